@@ -1,0 +1,64 @@
+"""The values that a judgement produces. Frozen and slotted: they are made for refused records by the million."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Stage(StrEnum):
+    """The stage of the judge that found a violation, in the order in which a record passes them."""
+
+    FRAME = "frame"
+    DECODE = "decode"
+    SCHEMA = "schema"
+    RULE = "rule"
+    COLUMN = "column"
+
+
+class Severity(StrEnum):
+    """`error` takes the rule's or the contract's `on_violation`; `warning` is written and counted."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Disposition(IntEnum):
+    """What happens to a record. A record takes the highest of what its violations ask for."""
+
+    ACCEPTED = 0
+    WARNED = 1
+    ALERTED = 2
+    DROPPED = 3
+    QUARANTINED = 4
+    FAILED = 5
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a record of this disposition reaches the sink."""
+        return self <= Disposition.ALERTED
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One way in which one record breaks its contract.
+
+    `code` is the rule id (stage rule), the schema keyword (stage schema), the column name (stage column) or a
+    fixed code such as `json.invalid` (stages frame and decode). `pointer` is the JSON Pointer (RFC 6901) of
+    the offending place in the record, "" for the whole record; names that the contract does not declare stand
+    as `*`. `message` is a sentence that contains no value of the payload.
+    """
+
+    stage: Stage
+    code: str
+    pointer: str
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement of one record with all its evidence; `violations` is empty exactly when it is ACCEPTED."""
+
+    disposition: Disposition
+    violations: tuple[Violation, ...] = ()

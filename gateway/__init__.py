@@ -1,0 +1,1 @@
+"""The registry, the quarantine pages, the command line and the embedded runtime."""

@@ -1,0 +1,1 @@
+"""Published meta-schemas and example contracts, as package data."""

@@ -1,0 +1,1 @@
+"""The Structured Streaming job that enforces contracts."""
