@@ -1,0 +1,60 @@
+"""No container engine is at hand where the tests run: the files are checked against what they will meet there."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[3]
+COMPOSE = YAML(typ="safe").load(ROOT / "docker/compose.yaml")
+DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
+IGNORED = {line.strip() for line in (ROOT / ".dockerignore").read_text().splitlines() if line.strip()}
+
+
+def compose_errors(document: object) -> list[str]:
+    # Source: Compose Specification, its published JSON Schema (compose-spec.schema.json beside this file, Apache-2.0).
+    schema = json.loads((Path(__file__).parent / "compose-spec.schema.json").read_text())
+    validator = jsonschema_rs.validator_for(schema, offline=True)
+    return [f"{error.instance_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+def test_compose_file_follows_the_compose_specification() -> None:
+    assert compose_errors(COMPOSE) == []
+
+
+def test_the_schema_refuses_a_misspelt_key() -> None:
+    assert compose_errors({"services": {"broker": {"imagee": "x"}}}) != []
+
+
+def test_every_volume_and_dependency_is_declared() -> None:
+    services = COMPOSE["services"]
+    assert set(services) == {"broker", "gateway", "job"}
+    named = {volume.split(":")[0] for service in services.values() for volume in service.get("volumes", [])}
+    assert named == set(COMPOSE["volumes"])
+    assert {name for service in services.values() for name in service.get("depends_on", {})} <= set(services)
+
+
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_ports_are_published_on_loopback_only(service: str) -> None:
+    ports = COMPOSE["services"][service].get("ports", [])
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_everything_that_the_image_copies_exists_and_is_not_ignored() -> None:
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    assert len(copied) >= 8
+    assert [source for source in copied if not (ROOT / source).exists() or source in IGNORED] == []
+
+
+def test_the_broker_image_is_the_version_that_the_tests_run() -> None:
+    ivy = (ROOT / "gateway/embedded/ivy.xml").read_text()
+    revision = re.search(r'name="kafka_2\.13"\s+rev="([^"]+)"', ivy)
+    assert revision is not None
+    assert COMPOSE["services"]["broker"]["image"] == f"apache/kafka:{revision.group(1)}"
