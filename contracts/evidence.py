@@ -1,0 +1,210 @@
+"""Evidence that travels with a record: where it came from, and why it was refused, as Kafka headers.
+
+A record in an output topic keeps its key, value, headers and timestamp; these headers are appended to its own.
+Readers take the last header of a name, so that a producer's forged or replayed header never counts. Everything
+written here is static text: codes, pointers through declared names, sentences; never a value of the payload.
+
+Source: KIP-1191 for the `__dlq.errors.*` headers, whose values are UTF-8 text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from contracts.verdict import Severity, Stage, Verdict, Violation
+
+MAX_HEADER_BYTES = 8 * 1024
+"""Largest value of one header: brokers bound the record, and the payload must still fit."""
+
+SOURCE_HEADER = "tidegate.source"
+LEDGER_HEADER = "tidegate.ledger"
+CONTRACT_HEADER = "tidegate.contract"
+RULES_HEADER = "tidegate.rules"
+VIOLATIONS_HEADER = "tidegate.violations"
+
+Headers = Iterable[tuple[str, bytes | None]]
+"""Kafka headers in the order of the record; names may repeat, values may be null."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EventPointer:
+    """The identity of a record: the place in Kafka where it was first read. Written `topic/partition/offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the form that `str` gives. Raises ValueError for anything else."""
+        match text.split("/"):  # a topic name has no slash
+            case [topic, partition, offset] if topic and _is_decimal(partition) and _is_decimal(offset):
+                return cls(topic, int(partition), int(offset))
+        raise ValueError(f"{text!r} is no event pointer; expected topic/partition/offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What every record in an output topic carries: its source, the ledger it counts in, `id@version`."""
+
+    source: EventPointer
+    ledger: str
+    contract: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationList:
+    """The violations of one record that fitted into a header, and how many did not."""
+
+    violations: tuple[Violation, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order."""
+
+    source: EventPointer
+    ledger: str
+    contract: str
+    rules: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    left_out: int = 0
+
+
+def encode_violations(violations: tuple[Violation, ...]) -> bytes:
+    """Encode as JSON `{"violations": [...], "left_out": n}` in UTF-8, at most MAX_HEADER_BYTES.
+
+    The list is cut at a whole violation; `left_out`, absent when 0, counts what was cut.
+    """
+    encoded = [_encode_violation(violation) for violation in violations]
+    # The tail is measured at its longest, so that adding it never breaks the bound.
+    room = MAX_HEADER_BYTES - len(b'{"violations":[]}') - len(f',"left_out":{len(encoded)}')
+    kept = _fitting(encoded, room)
+    left_out = len(encoded) - len(kept)
+    tail = f',"left_out":{left_out}'.encode() if left_out else b""
+    return b'{"violations":[' + b",".join(kept) + b"]" + tail + b"}"
+
+
+def decode_violations(encoded: bytes) -> ViolationList:
+    """Decode what `encode_violations` wrote. Raises ValueError for anything else."""
+    try:
+        document = json.loads(encoded)
+        violations = tuple(_decode_violation(item) for item in document["violations"])
+        return ViolationList(violations, int(document.get("left_out", 0)))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("not a list of violations as Tidegate writes it") from error
+
+
+def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list[tuple[str, bytes]]:
+    """Headers of a record in an accepted topic; `contract` is `id@version`."""
+    return [
+        (SOURCE_HEADER, str(source).encode()),
+        (LEDGER_HEADER, ledger.encode()),
+        (CONTRACT_HEADER, contract.encode()),
+    ]
+
+
+def quarantine_headers(
+    source: EventPointer, ledger: str, contract: str, verdict: Verdict
+) -> list[tuple[str, bytes]]:
+    """Headers of a record in a quarantine topic, to be appended to the record's own."""
+    codes = dict.fromkeys(violation.code for violation in verdict.violations)
+    rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
+    return [
+        *provenance_headers(source, ledger, contract),
+        (RULES_HEADER, b",".join(rules)),
+        (VIOLATIONS_HEADER, encode_violations(verdict.violations)),
+        ("__dlq.errors.topic", source.topic.encode()),
+        ("__dlq.errors.partition", str(source.partition).encode()),
+        ("__dlq.errors.offset", str(source.offset).encode()),
+        ("__dlq.errors.message", _summary(verdict).encode()),
+    ]
+
+
+def read_provenance(headers: Headers | None) -> Provenance | None:
+    """Read where an output record came from; None when Tidegate did not write it."""
+    last = {name: value or b"" for name, value in headers or ()}
+    try:
+        return Provenance(
+            source=EventPointer.parse(last[SOURCE_HEADER].decode()),
+            ledger=last[LEDGER_HEADER].decode(),
+            contract=last[CONTRACT_HEADER].decode(),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def read_evidence(headers: Headers | None) -> Evidence | None:
+    """Read why a record was quarantined; None when Tidegate did not quarantine it."""
+    last = {name: value or b"" for name, value in headers or ()}
+    provenance = read_provenance(last.items())
+    if provenance is None:
+        return None
+    try:
+        listed = decode_violations(last[VIOLATIONS_HEADER])
+        rules = last[RULES_HEADER].decode()
+    except (KeyError, ValueError):
+        return None
+    return Evidence(
+        source=provenance.source,
+        ledger=provenance.ledger,
+        contract=provenance.contract,
+        rules=tuple(rules.split(",")) if rules else (),
+        violations=listed.violations,
+        left_out=listed.left_out,
+    )
+
+
+def _encode_violation(violation: Violation) -> bytes:
+    fields = {
+        "stage": violation.stage,
+        "code": violation.code,
+        "pointer": violation.pointer,
+        "severity": violation.severity,
+        "message": violation.message,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode_violation(item: dict[str, str]) -> Violation:
+    return Violation(
+        stage=Stage(item["stage"]),
+        code=str(item["code"]),
+        pointer=str(item["pointer"]),
+        severity=Severity(item["severity"]),
+        message=str(item["message"]),
+    )
+
+
+def _fitting(parts: list[bytes], room: int) -> list[bytes]:
+    """Return the longest prefix of `parts` that, joined by one byte, is at most `room` bytes."""
+    used = -1
+    for count, part in enumerate(parts):
+        used += len(part) + 1
+        if used > room:
+            return parts[:count]
+    return parts
+
+
+def _summary(verdict: Verdict) -> str:
+    """One sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
+    if not verdict.violations:
+        return "refused"
+    first, *others = verdict.violations
+    place = f" at {first.pointer}" if first.pointer else ""
+    more = f" (and {len(others)} more)" if others else ""
+    (message,) = _fitting([f"{first.code}{place}: {first.message}".encode()], MAX_HEADER_BYTES - 64) or [
+        first.code.encode()
+    ]
+    return message.decode() + more
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
