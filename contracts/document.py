@@ -1,0 +1,238 @@
+"""Contract documents: from a file or a request body to a contract, with every mistake located; and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from contracts.consistency import inconsistencies
+from contracts.diagnosis import diagnose
+from contracts.errors import ContractError, Problem
+from contracts.json_source import read_json
+from contracts.model import DataContract
+from contracts.plan import compile_plan
+from contracts.source import Place, Source, syntax_error
+from contracts.yaml_source import read_yaml
+
+MAX_JSON_BYTES = 4 * 1024 * 1024
+"""Largest JSON document or schema."""
+MAX_YAML_BYTES = 512 * 1024
+"""Largest YAML document: its grammar makes reading slow, and a registry reads what strangers post."""
+
+_DEFINITION = "/schema/definition"
+
+ReadSchema = Callable[[str], bytes]
+"""Gives the content of `schema.file`. Raises OSError when it cannot, ValueError when it will not; both in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedContract:
+    """A contract, self-contained (its schema under `definition`), and where each part of it was written."""
+
+    contract: DataContract
+    document: Source
+    schema: Source | None = None
+
+    def locate(self, problem: Problem) -> Problem:
+        """Fill in file, line and column of a problem that has only a pointer into the contract."""
+        if problem.line is not None:
+            return problem
+        return _locate(problem, self.document, self.schema)
+
+
+def load_contract(path: Path) -> LoadedContract:
+    """Load a contract file (YAML or JSON) and the schema file that it names.
+
+    `schema.file` is relative to the contract file and must lie in its folder or below: a contract and its schema
+    travel together, and a stranger's contract must not make CI read other files.
+
+    Raises ContractError with every problem of the document, located and in document order.
+    """
+    return _finish(_read_draft(path), [])
+
+
+def parse_contract(text: str | bytes, *, name: str, read_schema: ReadSchema | None) -> LoadedContract:
+    """Parse a contract document.
+
+    `name` stands in messages; its ending tells JSON (.json) from YAML (.yaml, .yml), and without one the text
+    does. With `read_schema=None` the document must be self-contained.
+
+    Raises ContractError with every problem of the document, located and in document order.
+    """
+    return _finish(_parse_draft(text, name, read_schema), [])
+
+
+def lint(path: Path) -> LoadedContract:
+    """Load a contract file and compile it, so that what the schema says is checked too.
+
+    Raises ContractError with every problem of the document, located and in document order.
+    """
+    draft = _read_draft(path)
+    return _finish(draft, _compile_problems(draft))
+
+
+def dump_contract(contract: DataContract) -> bytes:
+    """Write a self-contained contract as a JSON document in UTF-8 that `parse_contract` reads back.
+
+    Fields stand in the order of the model and the schema in the order of its author, because derived columns
+    follow it; values left at their default are left out. Two dumps say the same exactly when
+    `contracts.fingerprint.fingerprint` is equal.
+    """
+    document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What could be read of a document, and what is wrong with it so far.
+
+    `contract` is there when the document, apart from parts that are wrong by themselves, makes one; `rules` gives
+    for each of its rules the index in the document.
+    """
+
+    document: Source
+    schema: Source | None
+    problems: tuple[Problem, ...]
+    contract: DataContract | None
+    rules: tuple[int, ...] = ()
+
+
+def _finish(draft: _Draft, more: list[Problem]) -> LoadedContract:
+    problems = [*draft.problems, *more]
+    if problems or draft.contract is None:
+        raise ContractError(tuple(sorted(problems, key=lambda problem: _order(problem, draft.document.name))))
+    return LoadedContract(draft.contract, draft.document, draft.schema)
+
+
+def _order(problem: Problem, name: str) -> tuple[bool, int, int]:
+    return (problem.file != name, problem.line or 0, problem.column or 0)
+
+
+def _read_draft(path: Path) -> _Draft:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise syntax_error(str(path), Place(1, 1), f"cannot be read: {error.strerror}") from None
+    return _parse_draft(content, str(path), _schema_reader(path.parent))
+
+
+def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -> _Draft:
+    document = _read_source(name, text)
+    if not isinstance(document.value, dict):
+        raise syntax_error(
+            name, Place(1, 1), "a contract is a mapping; it begins with `apiVersion: tidegate/v1`"
+        )
+    schema, problems = _read_schema_file(document, read_schema)
+    value = _with_definition(document.value, schema)
+    try:
+        contract = DataContract.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        found = [_locate(problem, document, schema) for problem in diagnose(value, error)]
+        return _Draft(document, schema, (*document.problems, *problems, *found), None)
+    found = [_locate(problem, document, schema) for problem in inconsistencies(contract)]
+    return _Draft(
+        document,
+        schema,
+        (*document.problems, *problems, *found),
+        contract,
+        tuple(range(len(contract.rules))),
+    )
+
+
+def _compile_problems(draft: _Draft) -> list[Problem]:
+    if draft.contract is None:
+        return []
+    try:
+        compile_plan(draft.contract)
+    except ContractError as error:
+        return [_locate(problem, draft.document, draft.schema) for problem in error.problems]
+    return []
+
+
+def _read_source(name: str, content: str | bytes) -> Source:
+    """Read JSON or YAML, by the name's ending or, without one, by the first character."""
+    text = _decode(name, content)
+    suffix = PurePosixPath(name).suffix.lower()
+    is_json = suffix in {".json", ".avsc"}
+    if not is_json and suffix not in {".yaml", ".yml"}:
+        is_json = text.lstrip()[:1] in {"{", "["}
+    limit = MAX_JSON_BYTES if is_json else MAX_YAML_BYTES
+    if len(text) > limit:
+        raise syntax_error(name, Place(1, 1), f"larger than {limit // 1024} KiB")
+    return read_json(name, text) if is_json else read_yaml(name, text)
+
+
+def _decode(name: str, content: str | bytes) -> str:
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        raise syntax_error(name, Place(line, column), "not UTF-8; save the file in UTF-8") from None
+
+
+def _read_schema_file(
+    document: Source, read_schema: ReadSchema | None
+) -> tuple[Source | None, list[Problem]]:
+    """Read the file that the document's schema names, if it names one. Returns it and what is wrong with it."""
+    part = document.value.get("schema")
+    match part:
+        case {"file": _, "definition": _}:
+            message = "give the schema either by `file` or by `definition`, not by both"
+            return None, [document.problem("/schema/definition", message, at_key=True)]
+        case {"file": str(file)}:
+            try:
+                return _fetch_schema(file, read_schema), []
+            except ContractError as error:
+                return None, list(error.problems)
+            except (OSError, ValueError) as error:
+                return None, [document.problem("/schema/file", _reason(file, error))]
+        case dict() if "file" not in part and "definition" not in part:
+            message = "the schema is missing: name its `file`, or write it under `definition`"
+            return None, [document.problem("/schema", message)]
+        case _:
+            return None, []
+
+
+def _fetch_schema(file: str, read_schema: ReadSchema | None) -> Source:
+    if read_schema is None:
+        raise ValueError("no file is read here; put the schema itself under `definition`")
+    return _read_source(file, read_schema(file))
+
+
+def _reason(file: str, error: OSError | ValueError) -> str:
+    return f"cannot read `{file}`: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+
+
+def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[str, Any]:
+    if schema is None:
+        return document
+    part = {key: value for key, value in document["schema"].items() if key != "file"}
+    return {**document, "schema": {**part, "definition": schema.value}}
+
+
+def _schema_reader(folder: Path) -> ReadSchema:
+    def read(file: str) -> bytes:
+        path = (folder / file).resolve()
+        if PurePosixPath(file).is_absolute() or not path.is_relative_to(folder.resolve()):
+            raise ValueError(
+                f"`{file}` is outside the contract's folder; keep the schema beside the contract"
+            )
+        return path.read_bytes()
+
+    return read
+
+
+def _locate(problem: Problem, document: Source, schema: Source | None) -> Problem:
+    pointer = problem.pointer
+    if schema is not None and (pointer == _DEFINITION or pointer.startswith(f"{_DEFINITION}/")):
+        placed = schema.problem(pointer.removeprefix(_DEFINITION), problem.message)
+        return Problem(pointer, problem.message, placed.file, placed.line, placed.column)
+    return document.problem(pointer, problem.message)
