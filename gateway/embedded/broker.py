@@ -1,0 +1,228 @@
+"""A real single-node Kafka broker (KRaft) on loopback, from the locked jars."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from contracts.errors import SettingsError, Unavailable
+from gateway.embedded import ports
+from gateway.embedded.jars import Jars
+from gateway.embedded.java import Java
+from gateway.embedded.processes import Child, Command, RunDirectory
+
+PREFERRED_PORT = 19092
+_START_DEADLINE_SECONDS = 90
+_STOP_DEADLINE_SECONDS = 20
+_CLUSTER_ID = re.compile(r"^cluster\.id=(?P<id>\S+)$", re.MULTILINE)
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    # A mistyped topic name is an error, not a new topic.
+    "auto.create.topics.enable": "false",
+    "num.partitions": "4",
+    # One node holds the only copy of everything; few partitions, so that the first transaction does not wait.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Nobody else will join: the first consumer need not wait for others.
+    "group.initial.rebalance.delay.ms": "0",
+    # Records keep the time at which they happened, years ago too: age must not delete them.
+    "log.retention.ms": "-1",
+    "log.message.timestamp.before.max.ms": str(2**63 - 1),
+    # Sized for a laptop: the cleaner alone would take 128 MiB.
+    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+    "log.segment.bytes": str(256 * 1024 * 1024),
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+}
+
+# What the log says, and what it means to the person who reads our message.
+_DIAGNOSES = (
+    ("No space left on device", "the disk of {directory} is full: free some space"),
+    ("Address already in use", "another process took its port"),
+    ("OutOfMemoryError", "it ran out of memory"),
+    ("Permission denied", "it may not write to {directory}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """How a broker runs.
+
+    `port` None picks 19092 or, where that is in use, a free one. `minimum_free_bytes` is the free disk space
+    without which it does not start. `java_options` precede the class path.
+    """
+
+    port: int | None = None
+    minimum_free_bytes: int = 512 * 1024 * 1024
+    java_options: tuple[str, ...] = ("-Xms128m", "-Xmx1g")
+
+
+class Broker:
+    """One broker with its data in `directory`, kept across restarts. A context manager: it starts and stops."""
+
+    def __init__(
+        self, directory: Path, run: RunDirectory, jars: Jars, java: Java, options: BrokerOptions | None = None
+    ) -> None:
+        self._directory = directory
+        self._run = run
+        self._jars = jars
+        self._java = java
+        self._options = options or BrokerOptions()
+        self._child: Child | None = None
+        self._port = 0
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address, such as 127.0.0.1:19092; known once it is started."""
+        return f"{ports.HOST}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start it and return when it answers a metadata request.
+
+        Raises SettingsError when its port is in use or the disk is full, Unavailable with the end of its log
+        when it does not come up.
+        """
+        self._require_space()
+        self._port = self._choose_port()
+        controller_port = ports.pick(self._port + 1, taken=frozenset({self._port}))
+        configuration = self._configure(controller_port)
+        cluster_id = self._format(configuration)
+        self._child = self._run.start(
+            Command("broker", self._java_command("kafka.Kafka", str(configuration)))
+        )
+        try:
+            self._await_ready(cluster_id)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop it in order, so that the next start needs no recovery; kill it after a deadline."""
+        if self._child is not None:
+            self._child.stop(deadline_seconds=_STOP_DEADLINE_SECONDS)
+            self._child = None
+
+    def check(self) -> None:
+        """Raise Unavailable, with the reason and the end of its log, if it has died."""
+        if self._child is not None and self._child.exit_code() is not None:
+            raise Unavailable(self._post_mortem(self._child))
+
+    def _require_space(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._directory).free
+        if free < self._options.minimum_free_bytes:
+            needed = self._options.minimum_free_bytes // 2**20
+            raise SettingsError(
+                f"the disk of {self._directory} is full: {free // 2**20} MiB free, the broker needs {needed} MiB"
+            )
+
+    def _choose_port(self) -> int:
+        if self._options.port is not None:
+            return ports.require(self._options.port, option="--broker-port")
+        return ports.pick(PREFERRED_PORT)
+
+    def _configure(self, controller_port: int) -> Path:
+        settings = _SETTINGS | {
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{ports.HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.quorum.voters": f"1@{ports.HOST}:{controller_port}",
+            "log.dirs": str((self._directory / "data").absolute()),
+        }
+        path = self._directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        return path
+
+    def _format(self, configuration: Path) -> str:
+        """Format the storage once; return the cluster id."""
+        properties = self._directory / "data" / "meta.properties"
+        if not properties.exists():
+            cluster_id = _new_cluster_id()
+            tool = self._java_command(
+                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)
+            )
+            answer = subprocess.run(tool, capture_output=True, text=True, check=False)
+            if answer.returncode != 0:
+                raise Unavailable(
+                    f"the broker's storage could not be formatted: {self._reason(answer.stdout + answer.stderr)}\n"
+                    f"{answer.stderr.strip()}"
+                )
+        match = _CLUSTER_ID.search(properties.read_text())
+        if match is None:
+            raise SettingsError(f"{properties} names no cluster: start anew with --fresh")
+        return match["id"]
+
+    def _java_command(self, main_class: str, *arguments: str) -> list[str]:
+        logging = Path(__file__).with_name("log4j2.properties")
+        return [
+            *(str(self._java.path), *self._options.java_options, f"-Dlog4j2.configurationFile={logging}"),
+            *("-cp", f"{self._jars.broker_dir}/*", main_class, *arguments),
+        ]
+
+    def _await_ready(self, cluster_id: str) -> None:
+        deadline = time.monotonic() + _START_DEADLINE_SECONDS
+        # The client would log every refused connection until the broker listens.
+        client = AdminClient(
+            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
+        )
+        while time.monotonic() < deadline:
+            self.check()
+            try:
+                metadata = client.list_topics(timeout=0.5)
+            except KafkaException:
+                continue
+            if metadata.cluster_id != cluster_id:
+                raise Unavailable(
+                    f"another broker answers on {self.bootstrap}: cluster {metadata.cluster_id}"
+                )
+            if metadata.brokers:
+                return
+        child = self._child
+        log = child.tail() if child else ""
+        raise Unavailable(f"the broker did not answer within {_START_DEADLINE_SECONDS} s\n{log}")
+
+    def _post_mortem(self, child: Child) -> str:
+        log = child.tail(200)
+        last = "\n".join(log.splitlines()[-15:])
+        return (
+            f"the broker ended (exit {child.exit_code()}): {self._reason(log)}\nEnd of {child.log}:\n{last}"
+        )
+
+    def _reason(self, log: str) -> str:
+        for sign, meaning in _DIAGNOSES:
+            if sign in log:
+                return meaning.format(directory=self._directory)
+        return "its log says more"
+
+
+def _new_cluster_id() -> str:
+    """Return 22 characters of URL-safe base64 over 16 bytes. Source: org.apache.kafka.common.Uuid."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

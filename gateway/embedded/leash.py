@@ -1,0 +1,28 @@
+"""Becomes another program that does not outlive its parent. Run as a script: `leash.py PARENT_PID COMMAND...`.
+
+Linux sends SIGTERM to this process when the thread that started it ends. Elsewhere the next start of the
+embedded run ends what a killed one left behind.
+
+Source: prctl(2), PR_SET_PDEATHSIG: kept across execve, bound to the parent's thread.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Bind to the parent, then become the command."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[1]):
+        # The parent died before the leash held.
+        sys.exit(1)
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell is wanted: the command is our own argument list
+
+
+if __name__ == "__main__":
+    main()

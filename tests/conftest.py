@@ -1,0 +1,53 @@
+"""Fixtures for the whole run: one broker serves every test that needs one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.jars import Jars, ensure_jars
+from gateway.embedded.java import Java, find_java
+from gateway.embedded.processes import RunDirectory
+
+# Half the start-up time; throughput is no test's business.
+QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """The Java of this machine."""
+    return find_java()
+
+
+@pytest.fixture(scope="session")
+def jars() -> Jars:
+    """The locked jars, resolved on the first run."""
+    return ensure_jars()
+
+
+@pytest.fixture(scope="session")
+def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`: everybody shares it."""
+    root = tmp_path_factory.mktemp("broker")
+    options = BrokerOptions(java_options=QUICK_JAVA)
+    with Broker(root / "broker", RunDirectory(root / "run", root / "logs"), jars, java, options) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def make_topic(broker: Broker) -> Callable[..., str]:
+    """Give a function that makes a topic: `make_topic("adm", partitions=2, **settings)` returns its unique name."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def make(prefix: str = "topic", *, partitions: int = 1, **settings: str) -> str:
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        config = {key.replace("_", "."): value for key, value in settings.items()}
+        client.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        return name
+
+    return make
