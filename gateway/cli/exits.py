@@ -1,0 +1,58 @@
+"""Exit codes: what a script can rely on. One table, from the class of an error to the code of the process."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from contracts.errors import (
+    ConflictError,
+    ContractError,
+    Fenced,
+    NotFoundError,
+    SettingsError,
+    StreamStopped,
+    TidegateError,
+    Unavailable,
+)
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every verb."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    STOPPED = 4
+    FENCED = 5
+    BUG = 70  # EX_SOFTWARE of sysexits.h; a traceback must not look like a finding
+    INTERRUPTED = 130  # as a shell reports SIGINT
+    PIPE_CLOSED = 141  # as a shell reports SIGPIPE
+
+
+MEANINGS = {
+    ExitCode.OK: "fine",
+    ExitCode.FINDINGS: "findings: contract problems, refused records, sums that do not hold",
+    ExitCode.USAGE: "wrong usage or settings, or something missing on this machine",
+    ExitCode.UNAVAILABLE: "a registry, broker or store does not answer: try again",
+    ExitCode.STOPPED: "a stream stopped and waits for a person",
+    ExitCode.FENCED: "another instance has taken over the stream",
+    ExitCode.BUG: "a bug in Tidegate",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+
+_CODES: tuple[tuple[type[TidegateError], ExitCode], ...] = (
+    # The first class that fits counts, so subclasses stand before their parents.
+    (ContractError, ExitCode.FINDINGS),
+    (ConflictError, ExitCode.FINDINGS),
+    (NotFoundError, ExitCode.USAGE),
+    (SettingsError, ExitCode.USAGE),
+    (Unavailable, ExitCode.UNAVAILABLE),
+    (Fenced, ExitCode.FENCED),
+    (StreamStopped, ExitCode.STOPPED),
+)
+
+
+def exit_code(error: TidegateError) -> ExitCode:
+    """Return the exit code of a process that ends with `error`."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.FINDINGS)

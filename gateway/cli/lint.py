@@ -1,0 +1,46 @@
+"""`tidegate lint`: whether a document is a contract, and fits its schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.document import lint as lint_document
+from contracts.errors import ContractError
+from gateway.cli.exits import ExitCode
+from gateway.cli.terminal import err, out, show_error
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Contract documents, YAML or JSON."),
+]
+
+
+def lint(files: Files) -> None:
+    """Check contract documents, and say where they are wrong.
+
+    Every mistake is reported at once as file:line:column, the schema included:
+    unknown keys, rules on fields that the schema does not have, types that do
+    not fit, bad patterns and expressions.
+
+    Examples:
+      tidegate lint contract.yaml
+      tidegate lint contracts/*.yaml
+
+    Exit codes: 0 all are well, 1 problems found, 2 a file is missing.
+    """
+    problems = 0
+    for file in files:
+        try:
+            loaded = lint_document(file)
+        except ContractError as error:
+            show_error(error)
+            problems += len(error.problems)
+            continue
+        contract = loaded.contract
+        out.print(f"{file}: [green]ok[/] · {contract.id} {contract.version} · {len(contract.rules)} rules")
+    if problems:
+        err.print(f"[bold red]{problems} problem{'s' if problems > 1 else ''}[/] in {len(files)} file(s)")
+        raise typer.Exit(ExitCode.FINDINGS)

@@ -1,0 +1,59 @@
+"""Where the command `tidegate` begins and ends."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from contracts.errors import TidegateError
+from gateway.cli.exits import MEANINGS, ExitCode, exit_code
+from gateway.cli.terminal import err, show_error
+from gateway.cli.verbs import VerbGroup
+
+_EPILOG = "[bold]Exit codes[/]\n" + "\n".join(f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+
+app = typer.Typer(cls=VerbGroup, rich_markup_mode="rich", no_args_is_help=True, epilog=_EPILOG)
+
+
+def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer passes a flag's value
+    if requested:
+        typer.echo(f"tidegate {version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidegate(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Enforce data contracts on Kafka streams: every record judged, every offset accounted for.
+
+    Try it:            tidegate demo
+    Write a contract:  tidegate lint contract.yaml
+    See what it does:  tidegate judge contract.yaml --data records.jsonl
+    """
+
+
+def main() -> None:
+    """Run one command line. Every end of it has its exit code; only a bug shows a traceback."""
+    try:
+        get_command(app).main(prog_name="tidegate")
+    except TidegateError as error:
+        show_error(error)
+        sys.exit(exit_code(error))
+    except Exception:  # noqa: BLE001 - the outermost edge: a bug must not end with the code of a finding
+        traceback.print_exc()
+        err.print("[bold red]error:[/] this is a bug in Tidegate; please report it with the lines above")
+        sys.exit(ExitCode.BUG)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Standard output and standard error as people see them: colour on a terminal only, never with NO_COLOR set."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from contracts.errors import ContractError, Problem, TidegateError
+
+# Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
+out = Console(highlight=False, soft_wrap=True)
+err = Console(highlight=False, soft_wrap=True, stderr=True)
+
+
+def show_error(error: TidegateError) -> None:
+    """Print an error to standard error; of a contract, each problem on its line."""
+    if isinstance(error, ContractError):
+        for problem in error.problems:
+            err.print(problem_line(problem))
+        return
+    err.print(Text.assemble(("error: ", "bold red"), str(error)))
+
+
+def problem_line(problem: Problem) -> Text:
+    """Render `file:line:column: message`, with the backquoted names of the message set off."""
+    place, _, _ = str(problem).partition(f": {problem.message}")
+    message = Text(problem.message)
+    message.highlight_regex(r"`[^`]*`", "cyan")
+    return Text.assemble((place, "bold"), ": ", message)

@@ -1,0 +1,104 @@
+"""The verbs of `tidegate`, loaded only when they run: `tidegate --help` stays fast however much a verb imports.
+
+Verbs of the gateway stand in the table below. Those of the entry-point group `tidegate.verbs` come from other
+packages (the job, plug-ins): plain functions with typer annotations, in modules that are cheap to import.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from gateway.cli.exits import ExitCode
+
+GROUP = "tidegate.verbs"
+
+_CONTRACTS = "Contracts"
+_RUNNING = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb: its name, the function that runs it as `module:function`, and its line in `tidegate --help`.
+
+    The summary repeats the first line of the function's docstring, which is not loaded for the overview.
+    """
+
+    name: str
+    target: str
+    summary: str
+    panel: str
+
+
+VERBS = (
+    Verb(
+        "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
+    ),
+)
+
+
+class VerbGroup(TyperGroup):
+    """The command `tidegate`: knows all verbs by name, loads the one that runs."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        plugged = [Verb(found.name, found.value, "", _RUNNING) for found in entry_points(group=GROUP)]
+        for verb in (*VERBS, *plugged):
+            self.add_command(_LazyCommand(verb))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the overview; verbs of other packages are asked for their summary."""
+        for command in self.commands.values():
+            command.help = command.help or _summary(command)
+        super().format_help(ctx, formatter)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb. A reader that went away (`tidegate judge ... | head`) ends it without a word."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered goes nowhere, or Python would complain about it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.PIPE_CLOSED) from None
+        return result
+
+
+class _LazyCommand(TyperCommand):
+    """A verb by name; becomes the real command once its arguments are read."""
+
+    def __init__(self, verb: Verb) -> None:
+        super().__init__(name=verb.name, help=verb.summary, rich_help_panel=verb.panel)
+        self.target = verb.target
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Load the verb and read its arguments."""
+        if self.rich_help_panel == _RUNNING:
+            _offer_jars()
+        app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        app.command(self.name)(resolve_name(self.target))
+        return get_command(app).make_context(info_name, args, parent, **extra)
+
+
+def _offer_jars() -> None:
+    """Point the job at the cached jars, unless somebody chose others or there are none."""
+    jars = resolve_name("gateway.embedded.jars:find_jars")()
+    if jars is not None:
+        os.environ.setdefault("TIDEGATE_SPARK_JARS", str(jars.spark_dir))
+
+
+def _summary(command: Any) -> str:
+    try:
+        function = resolve_name(command.target)
+    except ImportError as error:
+        return f"Not usable here: {error}."
+    return inspect.getdoc(function) or ""
