@@ -10,32 +10,39 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from contracts.verdict import Severity
 
 Scalar = str | int | float | bool | None
 """A JSON scalar. YAML dates and times arrive as the strings that were written."""
 
+POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
+RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
+IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+VERSION_PATTERN = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$"
+COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
+TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+
 Pointer = Annotated[
     str,
     Field(
-        pattern=r"^(/([^~/]|~[01])*)+$",
+        pattern=POINTER_PATTERN,
         description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode.",
     ),
 ]
 RuleId = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$",
+        pattern=RULE_ID_PATTERN,
         description="Lower-case id, unique in the contract, such as age-is-known.",
     ),
 ]
-Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]
+Identifier = Annotated[str, Field(pattern=IDENTIFIER_PATTERN)]
 SemanticVersion = Annotated[
     str,
     Field(
-        pattern=r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$",
+        pattern=VERSION_PATTERN,
         description="Semantic version, such as 1.2.0.",
     ),
 ]
@@ -113,7 +120,7 @@ class AvroSchema(_Schema):
 class Column(_Part):
     """One column of the table that a sink writes."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+    name: Annotated[str, Field(pattern=COLUMN_PATTERN)]
     from_: Pointer = Field(alias="from")
     type: str = Field(
         description="boolean, int, long, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz or json."
@@ -183,12 +190,26 @@ class OneOf(_Rule):
 
 
 class Condition(_Part):
-    """When a `required_when` rule applies: the field equals a value, is one of several, or is present and not null."""
+    """When a `required_when` rule applies: the field equals a value, is one of several, or is present and not null.
+
+    Exactly one of `equals`, `one_of` and `present` is given. `equals: null` asks for a field that is null, so it
+    is `model_fields_set`, not the value, that tells whether `equals` was given.
+    """
 
     field: Pointer
-    equals: Scalar = None
-    one_of: tuple[Scalar, ...] | None = None
-    present: Literal[True] | None = None
+    equals: Scalar = Field(default=None, description="The rule applies when the field has this value.")
+    one_of: tuple[Scalar, ...] | None = Field(
+        default=None, min_length=1, description="The rule applies when the field has one of these values."
+    )
+    present: Literal[True] | None = Field(
+        default=None, description="The rule applies when the field is present and not null."
+    )
+
+    @model_serializer(mode="wrap")
+    def _keep_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep `equals: null` where values left at their default are left out."""
+        document: dict[str, Any] = serialize(self)
+        return {**document, "equals": self.equals} if "equals" in self.model_fields_set else document
 
 
 class RequiredWhen(_Rule):
@@ -249,7 +270,7 @@ class DataContract(_Part):
     version: SemanticVersion
     status: Status = Status.ACTIVE
     description: str | None = None
-    topic: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+    topic: Annotated[str, Field(pattern=TOPIC_PATTERN)]
     domain: str | None = None
     team: Team | None = None
     schema_: Annotated[JsonSchema | AvroSchema, Field(discriminator="type")] = Field(alias="schema")
