@@ -18,8 +18,12 @@ QUESTIONS = ("judge_in_spark", "batch_fixed_cost", "kafka_throughput")
 
 def main() -> int:
     """Run all; the exit status is 0 when every benchmark ran, whatever it measured."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="little data: shows that they work, measures nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="little data: shows that they work, measures nothing"
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("latest.json"))
     parser.add_argument("--only", choices=QUESTIONS, action="append", help="one of them, may be repeated")
     arguments = parser.parse_args()
@@ -33,7 +37,9 @@ def main() -> int:
             figures += read_figures(out)
     write_figures(figures, arguments.out)
     for figure in figures:
-        print(f"{figure.name:34s} {figure.figure:>12,.3f} {figure.unit:10s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}")
+        print(
+            f"{figure.name:34s} {figure.figure:>12,.3f} {figure.unit:10s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}"
+        )
     return 0
 
 

@@ -1,0 +1,34 @@
+"""The records and the contract that the benchmarks share: the demo's admissions, again and again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from contracts.document import load_contract
+from contracts.model import Cel, DataContract
+from gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
+
+ROW_GROUP = 100_000
+
+
+def contract() -> DataContract:
+    """Return the admissions contract with its rules in the native kinds; what CEL costs is a figure of its own."""
+    whole = load_contract(CONTRACT_FILE).contract
+    return whole.model_copy(
+        update={"rules": tuple(rule for rule in whole.rules if not isinstance(rule, Cel))}
+    )
+
+
+def values(records: int) -> list[bytes]:
+    """Return that many record values, about 3 % of them refused."""
+    distinct = admissions_stream().values
+    return [distinct[index % len(distinct)] for index in range(records)]
+
+
+def write_parquet(records: int, path: Path) -> None:
+    """Write the values as a parquet file with one binary column, `value`."""
+    table = pa.table({"value": pa.array(values(records), pa.binary())})
+    pq.write_table(table, path, row_group_size=ROW_GROUP)

@@ -1,0 +1,96 @@
+"""Measure a small judged batch with PySpark's own daemon and with ours.
+
+A batch of 8 tasks of 100 records each, judged to a noop sink; the median of many runs, a process for each daemon. Two
+sessions that differ in `spark.python.daemon.module` alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+
+from benchmarks.admissions_data import contract, values
+from benchmarks.figures import Figure, write_figures
+from contracts.plan import compile_plan
+from contracts.verdict import Disposition
+from spark_jobs.judge import judge_column
+
+DAEMONS = {"stock": "pyspark.daemon", "ours": "spark_jobs.daemon"}
+TASKS, RECORDS_A_TASK = 8, 100
+
+
+def main() -> None:
+    """Measure both daemons, a round each in turn, and write the figure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--daemon", choices=DAEMONS, help="measure this one only and print its seconds as JSON"
+    )
+    parser.add_argument("--runs", type=int, default=16)
+    arguments = parser.parse_args()
+    if arguments.daemon:
+        print(json.dumps(batch_seconds(DAEMONS[arguments.daemon], arguments.runs)))
+        return
+    rounds, runs = (1, 3) if arguments.smoke else (2, 16)
+    taken: dict[str, list[float]] = {name: [] for name in DAEMONS}
+    for _ in range(rounds):
+        for name in DAEMONS:
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.batch_fixed_cost",
+                "--daemon",
+                name,
+                "--runs",
+                str(runs),
+            ]
+            printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            taken[name] += json.loads(printed.splitlines()[-1])
+    stock, ours = (statistics.median(taken[name]) * 1000 for name in ("stock", "ours"))
+    print(f"  stock {stock:,.0f} ms, ours {ours:,.0f} ms a batch of {TASKS} tasks")
+    write_figures([Figure.of("batch_fixed_cost_over_stock", ours, "ms", stock)], arguments.out)
+
+
+def batch_seconds(daemon: str, runs: int) -> list[float]:
+    """Return the seconds of each of `runs` batches, after as many that warm up."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.python.daemon.module", daemon)
+        .getOrCreate()
+    )
+    try:
+        judge = judge_column(compile_plan(contract()), typed=False)
+        rows = [(value,) for value in values(TASKS * RECORDS_A_TASK)]
+        batch = spark.createDataFrame(rows, "value binary").repartition(TASKS).cache()
+        judged = batch.select(judge(F.col("value")).alias("verdict"))
+        accepted = judged.where(F.col("verdict.disposition") <= int(Disposition.ALERTED)).count()
+        assert 0 < accepted < batch.count() == TASKS * RECORDS_A_TASK
+        return [_timed(judged) for _ in range(2 * runs)][runs:]
+    finally:
+        spark.stop()
+
+
+def _timed(judged: DataFrame) -> float:
+    start = time.perf_counter()
+    judged.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

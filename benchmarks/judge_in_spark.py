@@ -1,0 +1,183 @@
+"""Measure judging inside Spark: the same parquet file, read to a noop sink in six ways.
+
+* untouched: parquet to noop
+* identity: an Arrow UDF that returns one byte a record
+* judge: `spark_jobs.judge`, exact
+* typed: the same, with the typed columns of the table
+* from_json: Spark's own parser and predicates over the columns. Not exact: it takes "42" for 42
+* python UDF: a row-at-a-time UDF with the `jsonschema` package and the same rules
+
+Each way's rate is records a second over the whole file (the Python UDF's over a part of it, since it takes minutes).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
+from pyspark.sql.pandas.functions import arrow_udf
+
+from benchmarks.admissions_data import contract, write_parquet
+from benchmarks.figures import Figure, interleaved_seconds, write_figures
+from benchmarks.spark_session import benchmark_session
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Disposition
+from spark_jobs.judge import judge_column
+
+JSON_TYPE = (
+    "admission_id string, patient_id string, hospital_id string, age int, sex string, admission_date date, "
+    "discharge_date date, length_of_stay int, ward string, consultant string, diagnosis_codes array<string>, "
+    "address struct<postcode: string, country: string>, charge double, note string"
+)
+# What the contract asks, as far as Catalyst can say it; null (also: not parsed) refuses where a field is required.
+PREDICATE = r"""
+    coalesce(
+      rlike(j.admission_id, '^A[0-9]{9}$') and rlike(j.patient_id, '^P[0-9]{8}$')
+      and rlike(j.hospital_id, '^[A-Z]{3}[0-9]{2}$') and j.age >= 0 and j.sex in ('F', 'M', 'X')
+      and j.length_of_stay >= 0 and j.ward in ('cardiology', 'general', 'icu', 'orthopaedics')
+      and (j.consultant is null or rlike(j.consultant, '^C[0-9]{4}$'))
+      and size(j.diagnosis_codes) between 1 and 12
+      and forall(j.diagnosis_codes, code -> rlike(code, '^[A-Z][0-9]{2}\\.[0-9]$'))
+      and rlike(j.address.postcode, '^[A-Z]{1,2}[0-9]{1,2} [0-9][A-Z]{2}$') and rlike(j.address.country, '^[A-Z]{2}$')
+      and j.charge between 0 and 9999999.99 and (j.note is null or length(j.note) <= 2000)
+      and j.age <> 999 and j.discharge_date > date'1900-01-01' and j.discharge_date >= j.admission_date,
+      false)
+"""
+
+
+def main() -> None:
+    """Measure and write the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    records, part, rounds = (20_000, 2_000, 1) if arguments.smoke else (1_000_000, 40_000, 5)
+    plan = compile_plan(contract())
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        whole, small = Path(folder) / "whole.parquet", Path(folder) / "part.parquet"
+        write_parquet(records, whole)
+        write_parquet(part, small)
+        spark = benchmark_session()
+        try:
+            rates = measure(spark, plan, (whole, records), (small, part), rounds)
+        finally:
+            spark.stop()
+    for name, rate in rates.items():
+        print(f"  {name:12s} {rate:>12,.0f} records/s")
+    unit = "records/s"
+    write_figures(
+        [
+            Figure.of("judge_over_identity", rates["judge"], unit, rates["identity"]),
+            Figure.of("judge_over_from_json", rates["judge"], unit, rates["from_json"]),
+            Figure.of("judge_over_python_udf", rates["judge"], unit, rates["python udf"]),
+            Figure.of("judge_typed_over_identity", rates["typed"], unit, rates["identity"]),
+            Figure.of("judge_over_untouched", rates["judge"], unit, rates["untouched"]),
+        ],
+        arguments.out,
+    )
+
+
+def measure(
+    spark: SparkSession, plan: EnforcementPlan, whole: tuple[Path, int], part: tuple[Path, int], rounds: int
+) -> dict[str, float]:
+    """Return records a second by case, after asserting that the exact ways agree on the part."""
+    big, small = spark.read.parquet(str(whole[0])), spark.read.parquet(str(part[0]))
+    judge, typed = judge_column(plan, typed=False), judge_column(plan, typed=True)
+    python = python_udf(plan)
+    assert_agreement(small, judge, python)
+    cases: dict[str, Callable[[], object]] = {
+        "untouched": lambda: to_noop(big),
+        "identity": lambda: to_noop(big.select(identity("value"))),
+        "judge": lambda: to_noop(big.select(judge(F.col("value")))),
+        "typed": lambda: to_noop(big.select(typed(F.col("value")))),
+        "from_json": lambda: to_noop(from_json(big)),
+    }
+    seconds = interleaved_seconds(cases, rounds)
+    rates = {name: whole[1] / taken for name, taken in seconds.items()}
+    slow = interleaved_seconds(
+        {"python udf": lambda: to_noop(small.select(python("value")))}, max(1, rounds // 2)
+    )
+    return rates | {"python udf": part[1] / slow["python udf"]}
+
+
+def to_noop(frame: DataFrame) -> None:
+    """Run the whole query and keep nothing."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def one_byte(values: pa.Array) -> pa.Array:
+    """Cross to Python and back, and do nothing there."""
+    return (
+        pa.array(bytes(len(values)), pa.uint8()).cast(pa.int8()) if len(values) else pa.array([], pa.int8())
+    )
+
+
+one_byte.__annotations__ = {
+    "values": pa.Array,
+    "return": pa.Array,
+}  # strings here; pyspark asks for the types
+identity: Any = arrow_udf(one_byte, "byte")
+
+
+def from_json(frame: DataFrame) -> DataFrame:
+    """Judge with Spark's own JSON parser and predicates."""
+    parsed = F.from_json(F.col("value").cast("string"), JSON_TYPE, {"mode": "PERMISSIVE"})
+    return frame.select(parsed.alias("j")).select(F.expr(PREDICATE).alias("accepted"))
+
+
+def python_udf(plan: EnforcementPlan) -> Any:
+    """Build what teams write first: a row-at-a-time UDF with `jsonschema` and the rules in Python."""
+    definition = plan.contract.schema_.definition
+    text = json.dumps(definition)
+
+    @F.udf("boolean")
+    def accepted(value: bytes) -> bool:
+        validator = _VALIDATORS.get(text)
+        if validator is None:
+            import jsonschema  # noqa: PLC0415 - on the worker, where it is used
+
+            validator = jsonschema.Draft202012Validator(
+                json.loads(text), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+            )
+            _VALIDATORS[text] = validator
+        try:
+            record = json.loads(value)
+        except ValueError:
+            return False
+        return bool(
+            validator.is_valid(record)
+            and record["age"] != 999
+            and record["discharge_date"] > "1900-01-01"
+            and record["discharge_date"] >= record["admission_date"]
+        )
+
+    return accepted
+
+
+_VALIDATORS: dict[str, Any] = {}
+
+
+def assert_agreement(frame: DataFrame, judge: Callable[[Any], Any], python: Any) -> None:
+    """Assert that the judge and the Python UDF accept the same records, and that some are refused."""
+    judged = frame.select(
+        (judge(F.col("value"))["disposition"] <= int(Disposition.ALERTED)).alias("judged"),
+        python("value").alias("slow"),
+    )
+    counts = {
+        (row["judged"], row["slow"]): row["count"]
+        for row in judged.groupBy("judged", "slow").count().collect()
+    }
+    assert set(counts) == {(True, True), (False, False)}, counts
+
+
+if __name__ == "__main__":
+    main()
