@@ -6,11 +6,14 @@ from the ledger and the topics.
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from contracts.verdict import Severity, Stage
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""What every database and Kafka itself can hold."""
 
 
 class RuleCount(BaseModel):
@@ -21,7 +24,7 @@ class RuleCount(BaseModel):
     stage: Stage
     code: str
     severity: Severity
-    records: int = Field(ge=1)
+    records: Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class BatchReport(BaseModel):
@@ -37,24 +40,34 @@ class BatchReport(BaseModel):
     topic: str
     quarantine_topic: str
     sink: str = Field(description="Human-readable sink, such as iceberg:lake.hospital.admissions.")
-    epoch: int = Field(ge=0)
-    n: int = Field(ge=1)
+    epoch: Count
+    n: Annotated[int, Field(ge=1, lt=2**63)]
     contract: str = Field(description="id@version in force for the batch.")
     fingerprint: str
-    started_at: datetime
-    committed_at: datetime
-    records: int = Field(ge=0)
-    written: int = Field(ge=0)
-    warned: int = Field(ge=0)
-    alerted: int = Field(ge=0)
-    quarantined: int = Field(ge=0)
-    dropped: int = Field(ge=0)
+    started_at: AwareDatetime
+    committed_at: AwareDatetime
+    records: Count
+    written: Count
+    warned: Count
+    alerted: Count
+    quarantined: Count
+    dropped: Count
     rules: tuple[RuleCount, ...] = ()
-    start: dict[int, int]
-    end: dict[int, int]
-    lag_records: int | None = Field(
-        default=None, ge=0, description="Records in the topic past `end` when the batch was committed."
+    start: dict[Count, Count]
+    end: dict[Count, Count]
+    lag_records: Count | None = Field(
+        default=None, description="Records in the topic past `end` when the batch was committed."
     )
-    timings_ms: dict[str, int] = Field(
+    timings_ms: dict[str, Count] = Field(
         default_factory=dict, description="Milliseconds by step: judge, quarantine, stage, publish."
     )
+
+    @model_validator(mode="after")
+    def _sums_hold(self) -> Self:
+        if self.records != self.written + self.quarantined + self.dropped:
+            raise ValueError("records is not written + quarantined + dropped")
+        if self.warned + self.alerted > self.written:
+            raise ValueError("warned and alerted records are part of written, and here exceed it")
+        if len({(count.stage, count.code, count.severity) for count in self.rules}) < len(self.rules):
+            raise ValueError("a rule is counted twice in rules")
+        return self

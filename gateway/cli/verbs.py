@@ -43,6 +43,21 @@ VERBS = (
     Verb(
         "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
     ),
+    Verb("publish", "gateway.cli.publish:publish", "Publish contract versions to a registry.", _CONTRACTS),
+    Verb("serve", "gateway.cli.serve:serve", "Serve the registry and its pages.", _RUNNING),
+    Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
+    Verb(
+        "jars",
+        "gateway.cli.jars:jars",
+        "Install the jars of broker and job, or check those that are there.",
+        _RUNNING,
+    ),
+    Verb(
+        "doctor",
+        "gateway.cli.doctor:doctor",
+        "Look at this machine: versions, jars, ports, disk, memory, what runs.",
+        _RUNNING,
+    ),
 )
 
 

@@ -1,0 +1,1 @@
+"""The native HTTP API of the registry, under /api/v1."""

@@ -1,0 +1,173 @@
+"""Contracts over HTTP: publish, list, fetch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+
+from contracts.model import Status
+from gateway.api.dependencies import FactoryDep, media_type, read_body
+from gateway.api.examples import CONTRACT, CONTRACT_YAML
+from gateway.api.models import ContractDetail, ContractList, PublishedContract
+from gateway.problems import responses
+from gateway.services.registry import LATEST
+from gateway.storage.sql import ContractVersion, VersionFilter
+
+router = APIRouter(prefix="/api/v1", tags=["contracts"])
+
+_JSON_TYPES = ("application/json",)
+_YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+ContractId = Annotated[str, Path(description="Id of the contract.", examples=["hospital.admissions"])]
+Version = Annotated[
+    str,
+    Path(
+        description="Semantic version, or `latest`: the highest that is active or deprecated.",
+        examples=["1.2.0"],
+    ),
+]
+IfNoneMatch = Annotated[
+    str | None, Header(description="ETags that the client holds; 304 when one of them is still right.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PostedDocument:
+    """A contract document as it was posted, and the name under which its mistakes are reported."""
+
+    content: bytes
+    name: str
+
+
+def contract_filter(
+    status: Annotated[
+        Status | None, Query(description="Only contracts whose current version has it.")
+    ] = None,
+    topic: Annotated[str | None, Query(description="Only the contract that governs this topic.")] = None,
+    domain: Annotated[str | None, Query(description="Only contracts of this domain.")] = None,
+) -> VersionFilter:
+    """Read the filters of the list."""
+    return VersionFilter(status.value if status else None, topic, domain)
+
+
+async def posted_document(request: Request, factory: FactoryDep) -> PostedDocument:
+    """Read a posted contract document."""
+    found = media_type(request, (*_YAML_TYPES, *_JSON_TYPES))
+    content = await read_body(request, factory.settings.max_document_bytes)
+    return PostedDocument(content, "contract.json" if found in _JSON_TYPES else "contract.yaml")
+
+
+@router.post(
+    "/contracts",
+    operation_id="publish_contract",
+    summary="Publish a contract version",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {
+            "model": PublishedContract,
+            "description": "The same content was published before; nothing changed.",
+        },
+        **responses(409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": "A self-contained contract document: its schema under `definition`, not in a file.",
+            "content": {
+                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
+                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
+            },
+        }
+    },
+)
+def publish_contract(
+    document: Annotated[PostedDocument, Depends(posted_document)], factory: FactoryDep, response: Response
+) -> PublishedContract:
+    """Publish a version. Versions never change; the same content again is no change (200)."""
+    publication = factory.registry().publish(document.content, document.name)
+    response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK
+    response.headers["Location"] = _location(publication.version)
+    return PublishedContract.of(publication.version)
+
+
+@router.get(
+    "/contracts", operation_id="list_contracts", summary="List contracts", responses=responses(422, 503)
+)
+def list_contracts(
+    factory: FactoryDep,
+    wanted: Annotated[VersionFilter, Depends(contract_filter)],
+    offset: Annotated[int, Query(ge=0, le=2**31, description="How many contracts to pass over.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many contracts to give.")] = 100,
+) -> ContractList:
+    """List contracts by id, each as its current version: the one enforced, or else the highest."""
+    return ContractList.of(factory.registry().contracts(wanted, offset=offset, limit=limit), offset, limit)
+
+
+@router.get(
+    "/contracts/by-registry-id/{registry_id}",
+    operation_id="get_contract_by_registry_id",
+    summary="Fetch a version by its registry id",
+    response_class=Response,
+    responses=responses(404, 422, 503),
+)
+def get_contract_by_registry_id(
+    registry_id: Annotated[int, Path(ge=1, lt=2**63, examples=[3])],
+    factory: FactoryDep,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Fetch the document that has this global number."""
+    return _document(factory.registry().by_registry_id(registry_id), if_none_match, immutable=True)
+
+
+@router.get(
+    "/contracts/{contract_id}",
+    operation_id="get_contract",
+    summary="Show a contract and its versions",
+    responses=responses(404, 503),
+)
+def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail:
+    """Show a contract: its topic and all of its versions, highest first."""
+    return ContractDetail.of(factory.registry().versions(contract_id))
+
+
+@router.get(
+    "/contracts/{contract_id}/versions/{version}",
+    operation_id="get_contract_version",
+    summary="Fetch a version",
+    response_class=Response,
+    responses=responses(404, 503),
+)
+def get_contract_version(
+    contract_id: ContractId, version: Version, factory: FactoryDep, if_none_match: IfNoneMatch = None
+) -> Response:
+    """Fetch the contract document, self-contained, as JSON. Its ETag is the contract's fingerprint."""
+    found = factory.registry().version(contract_id, version)
+    return _document(found, if_none_match, immutable=version != LATEST)
+
+
+def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:
+    """Give a stored document, or 304 when the client has it. `latest` is asked for anew each time."""
+    etag = f'"{version.fingerprint}"'
+    headers = {
+        "ETag": etag,
+        "Cache-Control": "private, max-age=31536000, immutable" if immutable else "no-cache",
+        "Content-Location": _location(version),
+        "Tidegate-Contract": f"{version.contract_id}@{version.version}",
+        "Tidegate-Registry-Id": str(version.registry_id),
+    }
+    if if_none_match is not None and _matches(if_none_match, etag):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(version.document, headers=headers, media_type="application/json")
+
+
+def _matches(if_none_match: str, etag: str) -> bool:
+    """Compare weakly, as a conditional GET does. Source: RFC 9110, clause 13.1.2."""
+    held = {tag.strip().removeprefix("W/") for tag in if_none_match.split(",")}
+    return etag in held or "*" in held
+
+
+def _location(version: ContractVersion) -> str:
+    return f"/api/v1/contracts/{version.contract_id}/versions/{version.version}"

@@ -1,0 +1,85 @@
+"""Examples that stand in the OpenAPI document. Tests publish and judge them, so they are true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CONTRACT: dict[str, Any] = {
+    "apiVersion": "tidegate/v1",
+    "kind": "DataContract",
+    "id": "hospital.admissions",
+    "version": "1.2.0",
+    "topic": "hospital.admissions",
+    "domain": "hospital",
+    "schema": {
+        "type": "json-schema",
+        "definition": {
+            "type": "object",
+            "required": ["admission_id", "age"],
+            "properties": {
+                "admission_id": {"type": "string"},
+                "age": {"type": "integer", "minimum": 0},
+                "admission_date": {"type": "string", "format": "date"},
+                "discharge_date": {"type": ["string", "null"], "format": "date"},
+            },
+        },
+    },
+    "rules": [
+        {"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]},
+        {"id": "stay-not-negative", "kind": "ordered", "fields": ["/admission_date", "/discharge_date"]},
+    ],
+}
+
+CONTRACT_YAML = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: hospital.admissions
+version: 1.2.0
+topic: hospital.admissions
+domain: hospital
+schema:
+  type: json-schema
+  definition:
+    type: object
+    required: [admission_id, age]
+    properties:
+      admission_id: {type: string}
+      age: {type: integer, minimum: 0}
+      admission_date: {type: string, format: date}
+      discharge_date: {type: [string, "null"], format: date}
+rules:
+  - {id: age-is-known, kind: forbidden, field: /age, values: [999]}
+  - {id: stay-not-negative, kind: ordered, fields: [/admission_date, /discharge_date]}
+"""
+
+RECORDS: dict[str, Any] = {
+    "records": [
+        {"value": {"admission_id": "A-1", "age": 63}},
+        {"value": {"admission_id": "A-2", "age": 999}},
+        {"value_base64": "eyJhZ2UiOg=="},
+    ]
+}
+
+REPORT: dict[str, Any] = {
+    "stream": "hospital.admissions",
+    "topic": "hospital.admissions",
+    "quarantine_topic": "hospital.admissions.quarantine",
+    "sink": "iceberg:lake.hospital.admissions",
+    "epoch": 1,
+    "n": 1,
+    "contract": "hospital.admissions@1.2.0",
+    "fingerprint": "3f5a0d6c1b0e4b8f9f6e2a7c5d4b3a291817161514131211100f0e0d0c0b0a09",
+    "started_at": "2026-07-01T12:00:00Z",
+    "committed_at": "2026-07-01T12:00:02Z",
+    "records": 1000,
+    "written": 970,
+    "warned": 4,
+    "alerted": 0,
+    "quarantined": 29,
+    "dropped": 1,
+    "rules": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 30}],
+    "start": {"0": 0, "1": 0},
+    "end": {"0": 600, "1": 400},
+    "lag_records": 0,
+    "timings_ms": {"judge": 210, "quarantine": 35, "stage": 300, "publish": 25},
+}

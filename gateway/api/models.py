@@ -1,0 +1,265 @@
+"""The answers of the native API."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.model import Status
+from contracts.report import BatchReport
+from contracts.verdict import Severity, Stage
+from gateway.services.judging import Judgement
+from gateway.services.registry import ContractPage
+from gateway.services.streams import RefusalBucket, StreamSummary
+from gateway.storage.sql import ContractVersion
+
+_VERSION: dict[str, Any] = {
+    "registry_id": 3,
+    "number": 2,
+    "version": "1.2.0",
+    "status": "active",
+    "domain": "hospital",
+    "fingerprint": "3f5a0d6c1b0e4b8f9f6e2a7c5d4b3a291817161514131211100f0e0d0c0b0a09",
+    "published_at": "2026-07-01T12:00:00Z",
+}
+_CONTRACT: dict[str, Any] = {"id": "hospital.admissions", "topic": "hospital.admissions"}
+
+
+def _example(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(frozen=True, from_attributes=True, json_schema_extra={"example": example})
+
+
+class VersionInfo(BaseModel):
+    """One published version, without its document."""
+
+    model_config = _example(_VERSION)
+
+    registry_id: int = Field(description="Global number of the version; grows, and is never given twice.")
+    number: int = Field(description="Number of the version within its contract, from 1.")
+    version: str = Field(description="Semantic version.")
+    status: Status
+    domain: str | None
+    fingerprint: str = Field(description="SHA-256 of the canonical document: equal for equal contracts.")
+    published_at: datetime
+
+
+class PublishedContract(VersionInfo):
+    """A published version and its contract."""
+
+    model_config = _example(_CONTRACT | _VERSION)
+
+    id: str
+    topic: str
+
+    @classmethod
+    def of(cls, version: ContractVersion) -> Self:
+        """Show a stored version."""
+        info = VersionInfo.model_validate(version).model_dump()
+        return cls(id=version.contract_id, topic=version.topic, **info)
+
+
+class ContractList(BaseModel):
+    """A part of the list of contracts."""
+
+    model_config = _example({"contracts": [_CONTRACT | _VERSION], "total": 1, "offset": 0, "limit": 100})
+
+    contracts: tuple[PublishedContract, ...]
+    total: int = Field(description="Contracts that match, on all pages.")
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, page: ContractPage, offset: int, limit: int) -> Self:
+        """Show a page."""
+        contracts = tuple(PublishedContract.of(version) for version in page.contracts)
+        return cls(contracts=contracts, total=page.total, offset=offset, limit=limit)
+
+
+class ContractDetail(BaseModel):
+    """A contract and its versions, highest first."""
+
+    model_config = _example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
+
+    id: str
+    topic: str
+    subject: str = Field(description="Name of the contract among schema registry subjects.")
+    versions: tuple[VersionInfo, ...]
+
+    @classmethod
+    def of(cls, versions: tuple[ContractVersion, ...]) -> Self:
+        """Show all versions of one contract; there is at least one."""
+        return cls(
+            id=versions[0].contract_id,
+            topic=versions[0].topic,
+            subject=f"{versions[0].topic}-value",
+            versions=tuple(VersionInfo.model_validate(version) for version in versions),
+        )
+
+
+class ViolationInfo(BaseModel):
+    """One way in which a record breaks the contract."""
+
+    model_config = _example(
+        {
+            "stage": "rule",
+            "code": "age-is-known",
+            "pointer": "/age",
+            "severity": "error",
+            "message": "holds a forbidden value",
+        }
+    )
+
+    stage: Stage
+    code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")
+    pointer: str = Field(description="JSON Pointer of the offending place in the record.")
+    severity: Severity
+    message: str = Field(description="A sentence without any value of the record.")
+
+
+class VerdictInfo(BaseModel):
+    """The verdict on one record."""
+
+    disposition: str = Field(
+        description="accepted, warned, alerted, dropped, quarantined or failed.", examples=["quarantined"]
+    )
+    violations: tuple[ViolationInfo, ...]
+
+
+class JudgementInfo(BaseModel):
+    """The verdicts on the posted records, in their order."""
+
+    contract: str = Field(description="id@version that judged.", examples=["hospital.admissions@1.2.0"])
+    fingerprint: str
+    counts: dict[str, int] = Field(
+        description="Records by disposition.", examples=[{"accepted": 1, "quarantined": 2}]
+    )
+    verdicts: tuple[VerdictInfo, ...]
+
+    @classmethod
+    def of(cls, judgement: Judgement) -> Self:
+        """Show a judgement."""
+        verdicts = tuple(
+            VerdictInfo(
+                disposition=verdict.disposition.name.lower(),
+                violations=tuple(ViolationInfo.model_validate(one) for one in verdict.violations),
+            )
+            for verdict in judgement.verdicts
+        )
+        counts: dict[str, int] = {}
+        for verdict in verdicts:
+            counts[verdict.disposition] = counts.get(verdict.disposition, 0) + 1
+        version = judgement.version
+        return cls(
+            contract=f"{version.contract_id}@{version.version}",
+            fingerprint=version.fingerprint,
+            counts=counts,
+            verdicts=verdicts,
+        )
+
+
+class ReportReceipt(BaseModel):
+    """Which batch was kept."""
+
+    model_config = _example({"stream": "hospital.admissions", "epoch": 1, "n": 1})
+
+    stream: str
+    epoch: int
+    n: int
+
+
+class TotalsInfo(BaseModel):
+    """Counts since the stream's first batch."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    batches: int
+    records: int = Field(description="written + quarantined + dropped")
+    written: int
+    warned: int = Field(description="Part of written.")
+    alerted: int = Field(description="Part of written.")
+    quarantined: int
+    dropped: int
+    refused_share: float = Field(description="(quarantined + dropped) / records, from 0 to 1.")
+
+
+class SparkInfo(BaseModel):
+    """Half an hour of a stream."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    start: datetime
+    records: int
+    refused: int
+
+
+class StreamInfo(BaseModel):
+    """The state of one stream."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    stream: str
+    topic: str
+    quarantine_topic: str
+    sink: str
+    contract: str = Field(description="id@version of the last batch.")
+    fingerprint: str
+    epoch: int = Field(description="How often a job has claimed the stream.")
+    n: int = Field(description="Number of the last batch.")
+    first_started_at: datetime
+    started_at: datetime = Field(description="Start of the first batch since the job last started.")
+    last_committed_at: datetime
+    records_per_second_last_minute: float
+    records_per_second_since_start: float
+    lag_records: int | None
+    totals: TotalsInfo
+    sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
+
+    @classmethod
+    def of(cls, summary: StreamSummary) -> Self:
+        """Show a summary."""
+        return cls.model_validate(summary)
+
+
+class StreamList(BaseModel):
+    """Every stream that ever reported a batch."""
+
+    streams: tuple[StreamInfo, ...]
+
+
+class BatchList(BaseModel):
+    """Batch reports, newest first."""
+
+    batches: tuple[BatchReport, ...]
+
+
+class RefusalCount(BaseModel):
+    """How many records violated one rule or keyword in one slice of time."""
+
+    stage: Stage
+    code: str
+    records: int
+
+
+class RefusalSlice(BaseModel):
+    """One slice of time."""
+
+    start: datetime
+    end: datetime
+    counts: tuple[RefusalCount, ...]
+
+    @classmethod
+    def of(cls, bucket: RefusalBucket) -> Self:
+        """Show a bucket, most frequent violations first."""
+        counts = (
+            RefusalCount(stage=stage, code=code, records=n) for (stage, code), n in bucket.counts.items()
+        )
+        ordered = tuple(sorted(counts, key=lambda count: (-count.records, count.stage, count.code)))
+        return cls(start=bucket.start, end=bucket.end, counts=ordered)
+
+
+class RefusalList(BaseModel):
+    """Violations of severity error over time, empty slices included."""
+
+    buckets: tuple[RefusalSlice, ...]

@@ -1,0 +1,58 @@
+"""The web application: the native API, health and (where they exist) the pages, over one factory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import structlog
+from fastapi import FastAPI
+
+from gateway import problems
+from gateway.api import contracts, health, judge, streams
+from gateway.api.headers import SecurityHeaders
+from gateway.factory import Factory
+
+_log = structlog.get_logger()
+
+
+def create_app(factory: Factory) -> FastAPI:
+    """Build the operations over a factory, which handlers find as `app.state.factory`.
+
+    The database's tables are there already; the factory is closed when the application stops.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        _log.info("registry_started", database=factory.database.description)
+        yield
+        factory.close()
+        _log.info("registry_stopped")
+
+    app = FastAPI(
+        title="Tidegate",
+        summary="Registry of data contracts, and what their streams refused.",
+        version=version("tidegate"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_tags=_TAGS,
+    )
+    app.state.factory = factory
+    problems.install(app)
+    app.add_middleware(SecurityHeaders)
+    for module in (contracts, judge, streams, health):
+        app.include_router(module.router)
+    return app
+
+
+_TAGS = [
+    {
+        "name": "contracts",
+        "description": "Publish contract versions and fetch them. A version never changes.",
+    },
+    {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
+    {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
+    {"name": "health", "description": "For whoever runs the process."},
+]

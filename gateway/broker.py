@@ -1,0 +1,33 @@
+"""Whether the broker answers, for the readiness page."""
+
+from __future__ import annotations
+
+import threading
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+_TIMEOUT_SECONDS = 1.0
+
+
+class BrokerProbe:
+    """Asks a Kafka cluster for its metadata; the connection is made at the first question and kept."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._client: AdminClient | None = None
+        self._lock = threading.Lock()
+
+    def answers(self) -> bool:
+        """Whether the cluster answers within a second."""
+        with self._lock:
+            if self._client is None:
+                self._client = AdminClient(
+                    # librdkafka's own log would break the JSON lines of ours.
+                    {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+                )
+            try:
+                self._client.list_topics(timeout=_TIMEOUT_SECONDS)
+            except KafkaException:
+                return False
+            return True

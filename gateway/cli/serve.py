@@ -1,0 +1,126 @@
+"""`tidegate serve`: the registry and its pages, as one process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Annotated, Any
+
+import structlog
+import typer
+import uvicorn
+from pydantic import ValidationError
+from structlog.typing import Processor
+
+from contracts.errors import SettingsError
+from gateway.app import create_app
+from gateway.factory import Factory
+from gateway.settings import GatewaySettings
+
+_SHUTDOWN_SECONDS = 10
+# Without local variables: they hold bodies, and a log never holds a payload.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
+_log = structlog.get_logger()
+
+
+def serve(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]", envvar="TIDEGATE_HOST")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port; 0 takes a free one. [default: 8081]", envvar="TIDEGATE_PORT")
+    ] = None,
+    database_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the registry keeps what it knows. [default: sqlite:///tidegate.db]",
+            envvar="TIDEGATE_DATABASE_URL",
+        ),
+    ] = None,
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(help="Kafka brokers, to show refused records.", envvar="TIDEGATE_BOOTSTRAP_SERVERS"),
+    ] = None,
+) -> None:
+    """Serve the registry and its pages until SIGTERM or Ctrl-C.
+
+    Every option is also an environment variable, TIDEGATE_<OPTION>. The log is JSON
+    on standard error, one event a line.
+
+    Examples:
+      tidegate serve
+      tidegate serve --port 8081 --database-url sqlite:////var/lib/tidegate/registry.db
+
+    Exit codes: 0 stopped on request, 2 a setting cannot work, 3 the database does not serve.
+    """
+    given = {
+        "host": host,
+        "port": port,
+        "database_url": database_url,
+        "bootstrap_servers": bootstrap_servers,
+    }
+    configure_logging()
+    run(_settings({name: value for name, value in given.items() if value is not None}))
+
+
+def run(settings: GatewaySettings) -> None:
+    """Serve until a signal. Requests under way are answered first, for at most ten seconds."""
+    factory = Factory(settings)
+    factory.database.migrate()
+    config = uvicorn.Config(
+        create_app(factory),
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    _Server(config).run()
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens, also when the port was chosen by the system."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            for bound in server.sockets:
+                host, port = bound.getsockname()[:2]
+                _log.info("registry_listening", host=host, port=port)
+
+
+def configure_logging() -> None:
+    """Log as JSON on standard error, the web server's own lines included."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _TRACEBACKS,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("gateway").setLevel(logging.INFO)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _settings(given: dict[str, Any]) -> GatewaySettings:
+    try:
+        return GatewaySettings(**given)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise SettingsError("; ".join(problems)) from error

@@ -1,0 +1,89 @@
+"""A client of the registry, for the command line and the embedded run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from contracts.document import LoadedContract, dump_contract
+from contracts.errors import ConflictError, ContractError, Problem, SettingsError, Unavailable
+
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The registry's answer to a publication."""
+
+    contract_id: str
+    version: str
+    registry_id: int
+    is_new: bool
+
+
+class RegistryClient:
+    """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        try:
+            self._http = httpx.Client(base_url=self.url, timeout=_TIMEOUT_SECONDS)
+        except httpx.InvalidURL as error:
+            raise SettingsError(f"{url} is no address of a registry: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def publish(self, loaded: LoadedContract) -> Published:
+        """Publish a contract that compiles.
+
+        Raises ContractError with the places in the author's files, ConflictError with what to do.
+        """
+        answer = self._post("/api/v1/contracts", dump_contract(loaded.contract))
+        if answer.status_code in {HTTPStatus.OK, HTTPStatus.CREATED}:
+            body = _json(answer)
+            is_new = answer.status_code == HTTPStatus.CREATED
+            return Published(body["id"], body["version"], body["registry_id"], is_new)
+        raise self._error(answer, loaded)
+
+    def _post(self, path: str, content: bytes) -> httpx.Response:
+        try:
+            return self._http.post(path, content=content, headers={"Content-Type": "application/json"})
+        except httpx.UnsupportedProtocol as error:
+            raise SettingsError(f"{self.url} is no address of a registry: {error}") from error
+        except httpx.TransportError as error:
+            raise Unavailable(
+                f"no registry answers at {self.url} ({error}); start one with `tidegate serve`, "
+                "or name another with --registry"
+            ) from error
+
+    def _error(self, answer: httpx.Response, loaded: LoadedContract) -> Exception:
+        body = _json(answer)
+        detail = str(body.get("detail") or body.get("title") or answer.reason_phrase)
+        if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
+            problems = (Problem(one["pointer"], one["message"]) for one in body["errors"])
+            return ContractError(tuple(loaded.locate(problem) for problem in problems))
+        if answer.status_code == HTTPStatus.CONFLICT:
+            return ConflictError(detail)
+        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Unavailable(f"the registry at {self.url} failed ({answer.status_code}): {detail}")
+        return SettingsError(
+            f"{self.url} answers {answer.status_code} ({detail}); is it a Tidegate registry?"
+        )
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

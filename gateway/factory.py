@@ -1,0 +1,60 @@
+"""Builds the services of one process, for HTTP and for the command line alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gateway.broker import BrokerProbe
+from gateway.desk.quarantine import QuarantineReader
+from gateway.services.health import HealthCheck
+from gateway.services.judging import Judging, PlanCache
+from gateway.services.registry import Registry
+from gateway.services.streams import ReportBook, StreamReader
+from gateway.settings import GatewaySettings
+from gateway.storage.database import Database
+
+
+class Factory:
+    """Holds what a process has once (settings, database, compiled plans) and makes services of it."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.database = Database(settings.database_url.get_secret_value())
+        self._plans = PlanCache(settings.plan_cache_size)
+        self._broker = BrokerProbe(settings.bootstrap_servers) if settings.bootstrap_servers else None
+        self._quarantine = QuarantineReader(settings.bootstrap_servers) if settings.bootstrap_servers else None
+
+    def registry(self) -> Registry:
+        """Make the service that publishes and finds contracts."""
+        return Registry(self.database, now)
+
+    def judging(self) -> Judging:
+        """Make the service that judges posted records."""
+        return Judging(self.registry(), self._plans)
+
+    def report_book(self) -> ReportBook:
+        """Make the service that takes batch reports."""
+        return ReportBook(self.database)
+
+    def streams(self) -> StreamReader:
+        """Make the service that reads what the streams reported."""
+        return StreamReader(self.database, now)
+
+    def quarantine(self) -> QuarantineReader | None:
+        """Give the reader of refused records; None when no broker is set."""
+        return self._quarantine
+
+    def health(self) -> HealthCheck:
+        """Make the service that says whether this process can serve."""
+        return HealthCheck(self.database, self._broker)
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        if self._quarantine is not None:
+            self._quarantine.close()
+        self.database.close()
+
+
+def now() -> datetime:
+    """Give the instant, in UTC."""
+    return datetime.now(UTC)

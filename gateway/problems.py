@@ -1,0 +1,217 @@
+"""Every error that leaves over HTTP is a problem document (RFC 9457); one table says with which status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contracts.errors import (
+    ConflictError,
+    ContractError,
+    NotFoundError,
+    Problem,
+    SettingsError,
+    StreamStopped,
+    TidegateError,
+    Unavailable,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_AFTER_SECONDS = 2
+
+_log = structlog.get_logger()
+
+
+class RequestError(TidegateError):
+    """A request that is wrong in form; `problems` points into its body."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message, problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class InvalidBody(RequestError):  # noqa: N818 - named for what the request has
+    """A body that is read, and says something that cannot be."""
+
+
+class BodyTooLarge(RequestError):  # noqa: N818 - named for what the request has
+    """A body above the limit of its endpoint."""
+
+
+class UnknownMediaType(RequestError):  # noqa: N818 - named for what the request has
+    """A body of a content type that the endpoint does not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How one class of error looks: its status, the last part of its type URN, its title."""
+
+    status: int
+    name: str
+    title: str
+
+
+_KINDS: Mapping[type[TidegateError], _Kind] = {
+    ContractError: _Kind(422, "contract", "The contract cannot be compiled"),
+    NotFoundError: _Kind(404, "not-found", "Not found"),
+    ConflictError: _Kind(409, "conflict", "The request contradicts what is stored"),
+    StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
+    Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
+    SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
+    BodyTooLarge: _Kind(413, "too-large", "The body is too large"),
+    UnknownMediaType: _Kind(415, "media-type", "The content type is not read here"),
+    InvalidBody: _Kind(422, "invalid", "The request says something that cannot be"),
+    RequestError: _Kind(400, "malformed", "The request cannot be read"),
+    TidegateError: _Kind(500, "internal", "The registry failed"),
+}
+
+
+class ProblemPlace(BaseModel):
+    """One mistake and its place: a JSON Pointer, and line and column where they are known."""
+
+    pointer: str = Field(description="JSON Pointer (RFC 6901) into the body, or the name of a parameter.")
+    message: str
+    line: int | None = Field(default=None, description="Line in the posted document, from 1.")
+    column: int | None = Field(default=None, description="Column in that line, from 1.")
+
+
+class ProblemDocument(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "urn:tidegate:problem:contract",
+                "title": "The contract cannot be compiled",
+                "status": 422,
+                "detail": "1 mistake in the contract",
+                "instance": "/api/v1/contracts",
+                "errors": [
+                    {
+                        "pointer": "/rules/0/field",
+                        "message": "the schema has no field /agee; did you mean /age?",
+                        "line": 14,
+                        "column": 45,
+                    }
+                ],
+            }
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = None
+    instance: str | None = None
+    errors: tuple[ProblemPlace, ...] | None = None
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of `app` a problem document."""
+    app.add_exception_handler(TidegateError, _tidegate_error)
+    app.add_exception_handler(RequestValidationError, _invalid_parameters)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_middleware(_CrashReports)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI document, the problems with which an operation may answer."""
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+        }
+        for status in statuses
+    }
+
+
+def problem_response(
+    request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = ()
+) -> Response:
+    """Give the problem document of one error."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=request.url.path,
+        errors=tuple(
+            ProblemPlace(pointer=error.pointer, message=error.message, line=error.line, column=error.column)
+            for error in errors
+        )
+        or None,
+    )
+    headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if kind.status == 503 else None
+    return Response(document.model_dump_json(exclude_none=True), kind.status, headers, MEDIA_TYPE)
+
+
+def _tidegate_error(request: Request, error: Exception) -> Response:
+    kind = next(_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
+    if kind.status >= 500:
+        _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
+    if isinstance(error, ContractError):
+        count = len(error.problems)
+        detail = f"{count} mistake{'' if count == 1 else 's'} in the contract"
+        return problem_response(request, kind, detail, error.problems)
+    errors = error.problems if isinstance(error, RequestError) else ()
+    return problem_response(request, kind, str(error), errors)
+
+
+def _invalid_parameters(request: Request, error: Exception) -> Response:
+    """Report what FastAPI found wrong with path and query parameters, without repeating their values."""
+    found = error.errors() if isinstance(error, RequestValidationError) else ()
+    places = tuple(Problem(".".join(str(part) for part in one["loc"][1:]), str(one["msg"])) for one in found)
+    return problem_response(request, _KINDS[InvalidBody], "a parameter has an impossible value", places)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    """Report what the router found: no such path, no such method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    title = HTTPStatus(status).phrase
+    kind = _Kind(status, title.lower().replace(" ", "-"), title)
+    response = problem_response(request, kind, _ADVICE.get(status))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+_ADVICE = {
+    404: "no page and no operation has this path; /docs lists the operations",
+    405: "the path exists, but not with this method; the Allow header names the ones that do",
+}
+
+
+class _CrashReports:
+    """Logs what nobody expected, with its trace, and tells the client nothing of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except Exception as error:
+            if scope["type"] != "http" or started:
+                raise
+            request = Request(scope)
+            _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
+            response = problem_response(request, _KINDS[TidegateError], "the registry's log says more")
+            await response(scope, receive, send)

@@ -1,0 +1,70 @@
+"""Judges posted records with the plan that the streaming job uses."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from contracts.model import DataContract
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Disposition, Verdict
+from gateway.services.registry import Registry
+from gateway.storage.sql import ContractVersion
+
+_ACCEPTED = Verdict(Disposition.ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts on some records, in their order, and the version that judged them."""
+
+    version: ContractVersion
+    verdicts: tuple[Verdict, ...]
+
+
+class PlanCache:
+    """The plans used last, by fingerprint; safe for threads. A plan compiled twice in a race is the same plan."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._plans: OrderedDict[str, EnforcementPlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def plan(self, version: ContractVersion) -> EnforcementPlan:
+        """Give the compiled plan of a published version."""
+        with self._lock:
+            plan = self._plans.get(version.fingerprint)
+            if plan is not None:
+                self._plans.move_to_end(version.fingerprint)
+                return plan
+        plan = compile_plan(DataContract.model_validate_json(version.document))
+        with self._lock:
+            self._plans[version.fingerprint] = plan
+            while len(self._plans) > self._size:
+                self._plans.popitem(last=False)
+        return plan
+
+
+class Judging:
+    """Judges records against a published version; nothing is kept of them."""
+
+    def __init__(self, registry: Registry, plans: PlanCache) -> None:
+        self._registry = registry
+        self._plans = plans
+
+    def judge(self, contract_id: str, version: str, values: tuple[bytes | None, ...]) -> Judgement:
+        """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
+        found = self._registry.version(contract_id, version)
+        plan = self._plans.plan(found)
+        judged = plan.judge(pa.array(values, type=pa.large_binary()))
+        dispositions = judged.field("disposition").to_pylist()
+        return Judgement(
+            found,
+            tuple(
+                _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value)
+                for disposition, value in zip(dispositions, values, strict=True)
+            ),
+        )

@@ -1,0 +1,159 @@
+"""The registry: contract versions, published once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from contracts.document import LoadedContract, dump_contract, parse_contract
+from contracts.errors import ConflictError, ContractError, NotFoundError
+from contracts.fingerprint import fingerprint
+from contracts.model import Status
+from contracts.plan import compile_plan
+from gateway.services.semver import next_minor, precedence
+from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion, Stores, VersionFilter
+
+LATEST = "latest"
+ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The answer to a publication: the version as it is kept, and whether it is new."""
+
+    version: ContractVersion
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContractPage:
+    """A part of the list of contracts, each as its current version; `total` counts the whole list."""
+
+    contracts: tuple[ContractVersion, ...]
+    total: int
+
+
+class Registry:
+    """Publishes and finds contract versions."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def publish(self, document: bytes, name: str) -> Publication:
+        """Publish a self-contained contract document, YAML or JSON; `name` stands in error messages.
+
+        The same content again is no change. Raises ContractError for a document that does not compile,
+        ConflictError for a changed document under a used version and for a topic that another contract owns.
+        """
+        loaded = compiled(parse_contract(document, name=name, read_schema=None))
+        contract = loaded.contract
+        candidate = ContractVersion(
+            registry_id=0,
+            contract_id=contract.id,
+            number=0,
+            version=contract.version,
+            precedence=precedence(contract.version),
+            topic=contract.topic,
+            status=contract.status.value,
+            domain=contract.domain,
+            fingerprint=fingerprint(contract),
+            document=dump_contract(contract),
+            published_at=self._now(),
+        )
+        return self._database.write(lambda stores: _keep(stores, candidate))
+
+    def version(self, contract_id: str, version: str) -> ContractVersion:
+        """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
+        return self._database.read(lambda stores: _find(stores, contract_id, version))
+
+    def by_registry_id(self, registry_id: int) -> ContractVersion:
+        """Find one version by its global number. Raises NotFoundError."""
+        found = self._database.read(lambda stores: stores.contracts.by_registry_id(registry_id))
+        if found is None:
+            raise NotFoundError(f"no contract version has the registry id {registry_id}")
+        return found
+
+    def versions(self, contract_id: str) -> tuple[ContractVersion, ...]:
+        """List the versions of a contract, highest first. Raises NotFoundError."""
+        found = self._database.read(lambda stores: stores.contracts.versions(contract_id))
+        if not found:
+            raise _unknown(contract_id)
+        return found
+
+    def contracts(self, wanted: VersionFilter, *, offset: int, limit: int) -> ContractPage:
+        """List contracts by id, filtered by properties of their current version."""
+        return ContractPage(
+            *self._database.read(lambda stores: stores.contracts.page(wanted, ENFORCED, offset, limit))
+        )
+
+
+def compiled(loaded: LoadedContract) -> LoadedContract:
+    """Give back a contract that compiles. Raises ContractError with the place of each mistake."""
+    try:
+        compile_plan(loaded.contract)
+    except ContractError as error:
+        raise ContractError(tuple(loaded.locate(problem) for problem in error.problems)) from error
+    return loaded
+
+
+def _keep(stores: Stores, candidate: ContractVersion) -> Publication:
+    found = stores.contracts.version(candidate.contract_id, candidate.version)
+    if found is not None:
+        if found.fingerprint != candidate.fingerprint:
+            raise _used_version(stores, found)
+        return Publication(found, is_new=False)
+    _claim_topic(stores, candidate)
+    return Publication(stores.contracts.add_version(candidate), is_new=True)
+
+
+def _claim_topic(stores: Stores, candidate: ContractVersion) -> None:
+    topic = stores.contracts.topic_of(candidate.contract_id)
+    if topic == candidate.topic:
+        return
+    if topic is not None:
+        raise ConflictError(
+            f"{candidate.contract_id} governs the topic {topic} in every version; "
+            f"publish the contract of {candidate.topic} under an id of its own"
+        )
+    owner = stores.contracts.contract_of_topic(candidate.topic)
+    if owner is not None:
+        raise ConflictError(
+            f"the topic {candidate.topic} is governed by the contract {owner}; "
+            f"publish a new version of {owner}, or name another topic"
+        )
+    stores.contracts.add_contract(candidate.contract_id, candidate.topic, candidate.published_at)
+
+
+def _used_version(stores: Stores, found: ContractVersion) -> ConflictError:
+    highest = stores.contracts.highest(found.contract_id) or found
+    return ConflictError(
+        f"{found.contract_id} {found.version} is published with another content (registry id "
+        f"{found.registry_id}), and a version never changes; give the changed document a new version, "
+        f"such as {next_minor(highest.version)}"
+    )
+
+
+def _find(stores: Stores, contract_id: str, version: str) -> ContractVersion:
+    contracts = stores.contracts
+    wanted = (
+        contracts.highest(contract_id, ENFORCED)
+        if version == LATEST
+        else contracts.version(contract_id, version)
+    )
+    if wanted is not None:
+        return wanted
+    highest = contracts.highest(contract_id)
+    if highest is None:
+        raise _unknown(contract_id)
+    if version == LATEST:
+        raise NotFoundError(
+            f"no version of {contract_id} is active or deprecated; the highest, {highest.version}, is {highest.status}"
+        )
+    raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
+
+
+def _unknown(contract_id: str) -> NotFoundError:
+    return NotFoundError(f"no contract is published under the id {contract_id}")

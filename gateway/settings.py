@@ -1,0 +1,26 @@
+"""The settings of the gateway process, read once at its entry."""
+
+from __future__ import annotations
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class GatewaySettings(BaseSettings):
+    """What `tidegate serve` needs to know; each field is also an environment variable `TIDEGATE_<FIELD>`."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")
+
+    database_url: SecretStr = Field(
+        default=SecretStr("sqlite:///tidegate.db"),
+        description="SQLAlchemy URL of the registry's database; it may hold a password.",
+    )
+    host: str = "127.0.0.1"
+    port: int = Field(default=8081, ge=0, le=65535, description="0 takes a free port.")
+    bootstrap_servers: str | None = Field(
+        default=None, description="Kafka brokers, needed to show refused records on the desk."
+    )
+    max_document_bytes: int = Field(default=1 << 20, ge=1, description="Largest contract document or report.")
+    max_judge_bytes: int = Field(default=8 << 20, ge=1, description="Largest body of records to judge.")
+    max_judge_records: int = Field(default=10_000, ge=1, description="Most records judged in one request.")
+    plan_cache_size: int = Field(default=64, ge=1, description="Compiled contract versions kept in memory.")

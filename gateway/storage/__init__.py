@@ -1,0 +1,1 @@
+"""Storage of the registry: tables, queries and migrations, with no business logic."""

@@ -1,0 +1,14 @@
+"""Alembic's environment: runs the migrations on the connection, and in the transaction, that the caller holds."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from gateway.storage.tables import Table
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=Table.metadata,
+    transactional_ddl=True,
+)
+context.run_migrations()

@@ -1,0 +1,132 @@
+"""The tables of the registry, as typed mappings. Migrations create them; a test holds both to each other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, ForeignKey, Index, Integer, LargeBinary, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_microseconds(instant: datetime) -> int:
+    """Give an aware instant as microseconds since 1970-01-01 UTC, exactly."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(microseconds: int) -> datetime:
+    """Give the aware UTC instant of a number of microseconds since 1970-01-01."""
+    return _EPOCH + microseconds * _MICROSECOND
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware instant, kept as microseconds so that every database orders and buckets it alike."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the signature is SQLAlchemy's
+        """Give what the database keeps."""
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
+        """Give the instant that the database kept."""
+        return None if value is None else from_microseconds(value)
+
+
+class Table(DeclarativeBase):
+    """Root of the mappings."""
+
+
+class ContractRow(Table):
+    """One contract: the owner of one topic, and of the subject `<topic>-value`."""
+
+    __tablename__ = "contracts"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    topic: Mapped[str] = mapped_column(Text, unique=True)
+    subject: Mapped[str] = mapped_column(Text, unique=True)
+    created_at: Mapped[datetime] = mapped_column(Instant)
+
+
+class VersionRow(Table):
+    """One published version; immutable.
+
+    `registry_id` is global, grows and is never given twice, not even after a deletion. `number` counts the
+    versions of a subject from 1. `precedence` orders semantic versions bytewise.
+    """
+
+    __tablename__ = "contract_versions"
+    __table_args__ = (
+        UniqueConstraint("contract_id", "version", name="uq_contract_versions_version"),
+        UniqueConstraint("contract_id", "number", name="uq_contract_versions_number"),
+        Index("ix_contract_versions_precedence", "contract_id", "precedence"),
+        {"sqlite_autoincrement": True},
+    )
+
+    registry_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    contract_id: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
+    number: Mapped[int] = mapped_column(Integer)
+    version: Mapped[str] = mapped_column(Text)
+    precedence: Mapped[bytes] = mapped_column(LargeBinary)
+    status: Mapped[str] = mapped_column(Text)
+    domain: Mapped[str | None] = mapped_column(Text)
+    fingerprint: Mapped[str] = mapped_column(Text)
+    document: Mapped[bytes] = mapped_column(LargeBinary)
+    published_at: Mapped[datetime] = mapped_column(Instant)
+
+
+class StreamRow(Table):
+    """The running sums of one stream, changed only in the transaction that adds a batch."""
+
+    __tablename__ = "streams"
+
+    stream: Mapped[str] = mapped_column(Text, primary_key=True)
+    first_started_at: Mapped[datetime] = mapped_column(Instant)
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    epoch_started_at: Mapped[datetime] = mapped_column(Instant)
+    epoch_records: Mapped[int] = mapped_column(BigInteger)
+    batches: Mapped[int] = mapped_column(BigInteger)
+    records: Mapped[int] = mapped_column(BigInteger)
+    written: Mapped[int] = mapped_column(BigInteger)
+    warned: Mapped[int] = mapped_column(BigInteger)
+    alerted: Mapped[int] = mapped_column(BigInteger)
+    quarantined: Mapped[int] = mapped_column(BigInteger)
+    dropped: Mapped[int] = mapped_column(BigInteger)
+
+
+class BatchRow(Table):
+    """One batch report: the report itself, and beside it the columns that queries sum over."""
+
+    __tablename__ = "batches"
+    __table_args__ = (
+        UniqueConstraint("stream", "epoch", "n", name="uq_batches_identity"),
+        # Covers the rate and the sparkline, so that neither reads the reports themselves.
+        Index("ix_batches_committed", "stream", "committed_at", "records", "quarantined", "dropped"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    stream: Mapped[str] = mapped_column(ForeignKey("streams.stream"))
+    epoch: Mapped[int] = mapped_column(BigInteger)
+    n: Mapped[int] = mapped_column(BigInteger)
+    committed_at: Mapped[datetime] = mapped_column(Instant)
+    records: Mapped[int] = mapped_column(BigInteger)
+    quarantined: Mapped[int] = mapped_column(BigInteger)
+    dropped: Mapped[int] = mapped_column(BigInteger)
+    report: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class BatchRuleRow(Table):
+    """How many records of one batch violated one rule or keyword."""
+
+    __tablename__ = "batch_rules"
+
+    batch_id: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True)
+    stage: Mapped[str] = mapped_column(Text, primary_key=True)
+    code: Mapped[str] = mapped_column(Text, primary_key=True)
+    severity: Mapped[str] = mapped_column(Text, primary_key=True)
+    records: Mapped[int] = mapped_column(BigInteger)
