@@ -24,6 +24,7 @@ from gateway.embedded.processes import Child, Command, RunDirectory
 PREFERRED_PORT = 19092
 _START_DEADLINE_SECONDS = 90
 _STOP_DEADLINE_SECONDS = 20
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _CLUSTER_ID = re.compile(r"^cluster\.id=(?P<id>\S+)$", re.MULTILINE)
 
 _SETTINGS = {
@@ -92,6 +93,7 @@ class Broker:
         self._options = options or BrokerOptions()
         self._child: Child | None = None
         self._port = 0
+        self._cluster_id = ""
 
     @property
     def bootstrap(self) -> str:
@@ -111,19 +113,44 @@ class Broker:
         Raises SettingsError when its port is in use or the disk is full, Unavailable with the end of its log
         when it does not come up.
         """
+        try:
+            self.launch()
+            self.await_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def launch(self) -> None:
+        """Start its process and return at once. Raises as `start` does."""
         self._require_space()
         self._port = self._choose_port()
         controller_port = ports.pick(self._port + 1, taken=frozenset({self._port}))
         configuration = self._configure(controller_port)
-        cluster_id = self._format(configuration)
-        self._child = self._run.start(
-            Command("broker", self._java_command("kafka.Kafka", str(configuration)))
+        self._cluster_id = self._format(configuration)
+        arguments = self._java_command(self._options.java_options, "kafka.Kafka", str(configuration))
+        self._child = self._run.start(Command("broker", arguments))
+
+    def await_ready(self) -> None:
+        """Return when it answers a metadata request. Raises as `start` does."""
+        deadline = time.monotonic() + _START_DEADLINE_SECONDS
+        # The client would log every refused connection until the broker listens.
+        client = AdminClient(
+            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
         )
-        try:
-            self._await_ready(cluster_id)
-        except BaseException:
-            self.stop()
-            raise
+        while time.monotonic() < deadline:
+            self.check()
+            try:
+                metadata = client.list_topics(timeout=0.5)
+            except KafkaException:
+                continue
+            if metadata.cluster_id != self._cluster_id:
+                raise Unavailable(
+                    f"another broker answers on {self.bootstrap}: cluster {metadata.cluster_id}"
+                )
+            if metadata.brokers:
+                return
+        log = self._child.tail() if self._child else ""
+        raise Unavailable(f"the broker did not answer within {_START_DEADLINE_SECONDS} s\n{log}")
 
     def stop(self) -> None:
         """Stop it in order, so that the next start needs no recovery; kill it after a deadline."""
@@ -166,9 +193,8 @@ class Broker:
         properties = self._directory / "data" / "meta.properties"
         if not properties.exists():
             cluster_id = _new_cluster_id()
-            tool = self._java_command(
-                "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(configuration)
-            )
+            arguments = ("format", "-t", cluster_id, "-c", str(configuration))
+            tool = self._java_command(_SHORT_LIVED, "kafka.tools.StorageTool", *arguments)
             answer = subprocess.run(tool, capture_output=True, text=True, check=False)
             if answer.returncode != 0:
                 raise Unavailable(
@@ -180,34 +206,12 @@ class Broker:
             raise SettingsError(f"{properties} names no cluster: start anew with --fresh")
         return match["id"]
 
-    def _java_command(self, main_class: str, *arguments: str) -> list[str]:
+    def _java_command(self, options: tuple[str, ...], main_class: str, *arguments: str) -> list[str]:
         logging = Path(__file__).with_name("log4j2.properties")
         return [
-            *(str(self._java.path), *self._options.java_options, f"-Dlog4j2.configurationFile={logging}"),
+            *(str(self._java.path), *options, f"-Dlog4j2.configurationFile={logging}"),
             *("-cp", f"{self._jars.broker_dir}/*", main_class, *arguments),
         ]
-
-    def _await_ready(self, cluster_id: str) -> None:
-        deadline = time.monotonic() + _START_DEADLINE_SECONDS
-        # The client would log every refused connection until the broker listens.
-        client = AdminClient(
-            {"bootstrap.servers": self.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200}
-        )
-        while time.monotonic() < deadline:
-            self.check()
-            try:
-                metadata = client.list_topics(timeout=0.5)
-            except KafkaException:
-                continue
-            if metadata.cluster_id != cluster_id:
-                raise Unavailable(
-                    f"another broker answers on {self.bootstrap}: cluster {metadata.cluster_id}"
-                )
-            if metadata.brokers:
-                return
-        child = self._child
-        log = child.tail() if child else ""
-        raise Unavailable(f"the broker did not answer within {_START_DEADLINE_SECONDS} s\n{log}")
 
     def _post_mortem(self, child: Child) -> str:
         log = child.tail(200)

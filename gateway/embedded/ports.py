@@ -55,8 +55,8 @@ def holder(port: int) -> str | None:
     except psutil.AccessDenied:
         return None
     for connection in connections:
-        listens = connection.status == psutil.CONN_LISTEN and connection.laddr
-        if listens and connection.laddr[1] == port and connection.pid:
+        here = bool(connection.laddr and connection.laddr.port == port)
+        if here and connection.status == psutil.CONN_LISTEN and connection.pid:
             try:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
             except psutil.Error:

@@ -1,0 +1,79 @@
+"""`tidegate jars`: the jars of broker and job, resolved, checked and cached."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from gateway.cli.terminal import err, out
+from gateway.embedded.jars import LOCK_FILE, ensure_jars, relock
+
+Relock = Annotated[
+    bool,
+    typer.Option("--relock", help="Resolve ivy.xml anew and write jars.lock (for who works on Tidegate)."),
+]
+
+
+class JarsProgress:
+    """Shows how far the jars are: a bar on a terminal, elsewhere a line for each phase. A context manager."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._phase = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        """Show a step; checking the jars takes no time worth a bar."""
+        if phase == "verify":
+            self._close()
+        elif err.is_terminal:
+            bar = self._open()
+            bar.update(self._task, description=phase, completed=done, total=total)
+        elif phase != self._phase:
+            err.print(f"jars: {phase} {total}")
+        self._phase = phase
+
+    def _open(self) -> Progress:
+        if self._bar is None:
+            columns = (
+                TextColumn("jars: {task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            self._bar = Progress(*columns, console=err, transient=True)
+            self._task = self._bar.add_task("resolve", total=None)
+            self._bar.start()
+        return self._bar
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def jars(*, relock_file: Relock = False) -> None:
+    """Install the jars of broker and job, or check those that are there.
+
+    They are resolved by the Ivy inside PySpark from Maven Central (TIDEGATE_IVY_SETTINGS names an ivysettings.xml
+    for a mirror), checked against the SHA-256 sums of jars.lock, and kept in TIDEGATE_JARS_DIR or the user's cache.
+
+    Examples:
+      tidegate jars
+
+    Exit codes: 0 installed and checked, 2 no fitting Java or other jars than locked, 3 a download failed.
+    """
+    with JarsProgress() as progress:
+        if relock_file:
+            out.print(f"{relock(progress)} jars locked in {LOCK_FILE}")
+            return
+        installed = ensure_jars(progress)
+    out.print(f"broker  {installed.broker_dir}\nspark   {installed.spark_dir}")

@@ -1,0 +1,94 @@
+"""`tidegate up`: broker, gateway and job on this machine, with nothing to install."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from gateway.cli.exits import ExitCode
+from gateway.cli.jars import JarsProgress
+from gateway.cli.terminal import out
+from gateway.embedded.runtime import Runtime, RuntimeOptions
+from gateway.embedded.signals import ending_signals
+from gateway.embedded.up import serve_contracts, watch
+
+_LABEL_WIDTH = 10
+
+
+class Sink(StrEnum):
+    """Where accepted records go."""
+
+    ICEBERG = "iceberg"
+    KAFKA = "kafka"
+
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="[CONTRACT]...", exists=True, dir_okay=False, help="Contracts to publish first."),
+]
+State = Annotated[
+    Path, typer.Option(help="Folder of topics, registry, tables and logs; it survives a restart.")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Remove what an earlier run kept, and start anew.")]
+Port = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, show_default="8081, or a free one", help="Port of registry and desk."),
+]
+BrokerPort = Annotated[
+    int | None,
+    typer.Option(min=1, max=65535, show_default="19092, or a free one", help="Port of the Kafka broker."),
+]
+SinkOption = Annotated[Sink, typer.Option(help="Where accepted records go: a table, or a topic.")]
+
+
+def up(
+    files: Files = None,
+    *,
+    state: State = Path(".tidegate"),
+    fresh: Fresh = False,
+    port: Port = None,
+    broker_port: BrokerPort = None,
+    sink: SinkOption = Sink.ICEBERG,
+) -> None:
+    """Run broker, registry and enforcement on this machine.
+
+    Starts a real Kafka broker, the gateway and the streaming job, without Docker and without root, and waits until
+    Ctrl-C. Everything listens on loopback only. Stopping leaves nothing running; the next start continues where
+    this one stopped.
+
+    Examples:
+      tidegate up contract.yaml
+      tidegate up --state /data/tidegate --port 8090
+      tidegate up --fresh contracts/*.yaml
+
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM when it was ready, 130 before that, 2 something is missing here
+    (Java, a port, disk space), 3 or 4 a part died.
+    """
+    options = RuntimeOptions(state, fresh, port, broker_port, sink.value)
+    is_ready = False
+    with ending_signals():
+        try:
+            with JarsProgress() as progress, Runtime(options, show, progress) as runtime:
+                try:
+                    serve_contracts(runtime, files or [], show)
+                    show("desk", f"{runtime.registry_url}/desk")
+                    out.print("ready · Ctrl-C stops everything", style="bold green")
+                    is_ready = True
+                    watch(runtime)
+                except KeyboardInterrupt:
+                    # The terminal may be what went away.
+                    with suppress(OSError):
+                        out.print("stopping job, gateway and broker")
+                    raise
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.OK if is_ready else ExitCode.INTERRUPTED) from None
+
+
+def show(label: str, line: str) -> None:
+    """Print one line of progress."""
+    out.print(Text.assemble((f"{label:<{_LABEL_WIDTH}} ", "bold"), line))

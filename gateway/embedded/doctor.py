@@ -1,0 +1,152 @@
+"""Looks at what this machine has, and says what to do about what it lacks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from contracts.errors import SettingsError
+from gateway.embedded import ports
+from gateway.embedded.broker import PREFERRED_PORT as BROKER_PORT
+from gateway.embedded.broker import BrokerOptions
+from gateway.embedded.jars import cache_root, damaged_jars, find_jars, read_lock
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import RunDirectory
+from gateway.embedded.runtime import PREFERRED_PORT as GATEWAY_PORT
+
+_PYSPARK = "4.1.3"
+_PYTHONS = ((3, 11), (3, 13))
+_MEMORY_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what is there, and, when that will not do, what to do about it."""
+
+    name: str
+    found: str
+    advice: str | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing needs doing."""
+        return self.advice is None
+
+
+def examine(state: Path) -> tuple[Finding, ...]:
+    """Look at this machine and at the state directory `state`, which need not exist; changes nothing."""
+    looks: tuple[Callable[[], Finding], ...] = (
+        _tidegate,
+        _python,
+        _pyspark,
+        _spark_home,
+        _worker_python,
+        _java,
+        _jars,
+        lambda: _port("registry port", GATEWAY_PORT),
+        lambda: _port("broker port", BROKER_PORT),
+        lambda: _disk(state),
+        _memory,
+        lambda: _leftovers(state),
+    )
+    return tuple(look() for look in looks)
+
+
+def _tidegate() -> Finding:
+    return Finding("tidegate", version("tidegate"))
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()} ({sys.executable})"
+    oldest, newest = _PYTHONS
+    if oldest <= sys.version_info[:2] <= newest:
+        return Finding("python", found)
+    return Finding("python", found, "install Python 3.11, 3.12 or 3.13, and make the environment anew")
+
+
+def _pyspark() -> Finding:
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        return Finding("pyspark", "not installed", "run make setup, or pip install tidegate")
+    if found == _PYSPARK:
+        return Finding("pyspark", found)
+    return Finding("pyspark", found, f"install pyspark=={_PYSPARK}: the locked connectors belong to it")
+
+
+def _spark_home() -> Finding:
+    """Notice another Spark: PySpark would start that one, with its own jars, instead of the one it carries."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        return Finding("SPARK_HOME", "not set, PySpark's own Spark is used")
+    return Finding("SPARK_HOME", home, "unset it: the job needs the Spark inside PySpark")
+
+
+def _worker_python() -> Finding:
+    """Look at the interpreter of Spark's workers, which the job sets itself."""
+    asked = os.environ.get("PYSPARK_PYTHON")
+    ignored = f" (PYSPARK_PYTHON={asked} is ignored)" if asked else ""
+    return Finding("worker python", sys.executable + ignored)
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except SettingsError as error:
+        return Finding("java", "missing or unfit", str(error))
+    return Finding("java", f"{java.version} ({java.path})")
+
+
+def _jars() -> Finding:
+    jars = find_jars()
+    if jars is None:
+        return Finding("jars", f"not installed in {cache_root()}", "install them: tidegate jars")
+    damage = damaged_jars(jars)
+    if damage:
+        return Finding("jars", "; ".join(damage), "install them anew: tidegate jars")
+    return Finding("jars", f"{len(read_lock())} verified in {jars.broker_dir.parent}")
+
+
+def _port(name: str, port: int) -> Finding:
+    """Look at a preferred port. One in use is no problem: another is picked."""
+    if ports.is_free(port):
+        return Finding(name, f"{port} free")
+    return Finding(
+        name, f"{port} in use by {ports.holder(port) or 'another process'}; another will be picked"
+    )
+
+
+def _disk(state: Path) -> Finding:
+    folder = next(parent for parent in (state.absolute(), *state.absolute().parents) if parent.is_dir())
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 2**30:.1f} GiB free in {folder}"
+    if not os.access(folder, os.W_OK):
+        return Finding("disk", f"{folder} cannot be written to", "choose another folder with --state")
+    if free < BrokerOptions().minimum_free_bytes:
+        return Finding("disk", found, "free some space, or choose another folder with --state")
+    return Finding("disk", found)
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available"
+    if memory.available < _MEMORY_BYTES:
+        return Finding(
+            "memory", found, f"broker, job and gateway want {_MEMORY_BYTES // 2**30} GiB: end something"
+        )
+    return Finding("memory", found)
+
+
+def _leftovers(state: Path) -> Finding:
+    living = RunDirectory(state.absolute() / "run", state.absolute() / "logs").leftovers()
+    return Finding(
+        "state", f"{state}: " + (f"running {', '.join(living)}" if living else "nothing is running")
+    )

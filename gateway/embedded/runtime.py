@@ -1,0 +1,219 @@
+"""The embedded run: broker, gateway and job as child processes of this one, around one state directory."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from contracts.errors import StreamStopped, Unavailable
+from gateway.cli.exits import ExitCode
+from gateway.embedded import ports
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.jars import Progress, ensure_jars, read_lock
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import Child, Command
+from gateway.embedded.registry import RegistryClient
+from gateway.embedded.state import StateDirectory
+
+PREFERRED_PORT = 8081
+_GATEWAY_DEADLINE_SECONDS = 60
+_JOB_DEADLINE_SECONDS = 180
+_STOP_SECONDS = {"job": 60, "gateway": 10}
+_POLL_SECONDS = 0.05
+
+Show = Callable[[str, str], None]
+"""Called with a label of at most ten characters ("broker") and a line about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeOptions:
+    """How an embedded run is set up; a port of None picks the usual one or, where that is in use, a free one."""
+
+    state: Path = Path(".tidegate")
+    fresh: bool = False
+    port: int | None = None
+    broker_port: int | None = None
+    sink: Literal["iceberg", "kafka"] = "iceberg"
+
+
+class Runtime:
+    """One embedded run. A context manager: leaving it stops everything that was started, in order.
+
+    `start_*` returns at once, so that starts overlap; `await_*` returns when the part answers, and raises
+    Unavailable (for a stream that stopped itself StreamStopped) with the end of its log when it died.
+    """
+
+    def __init__(self, options: RuntimeOptions, show: Show, progress: Progress | None = None) -> None:
+        self._options = options
+        self._show = show
+        self._progress = progress
+        self._state = StateDirectory(options.state, fresh=options.fresh)
+        self._broker: Broker | None = None
+        self._children: dict[str, Child] = {}
+        self._started: dict[str, float] = {}
+        self._port = 0
+
+    @property
+    def bootstrap(self) -> str:
+        """The broker's address; known after `start_broker`."""
+        return self._require_broker().bootstrap
+
+    @property
+    def registry_url(self) -> str:
+        """The gateway's address; known after `start_gateway`."""
+        return f"http://{ports.HOST}:{self._port}"
+
+    @property
+    def registry(self) -> RegistryClient:
+        """A client of the gateway's registry."""
+        return RegistryClient(self.registry_url)
+
+    @property
+    def warehouse(self) -> Path:
+        """The folder of the Iceberg tables."""
+        return self._state.warehouse
+
+    def __enter__(self) -> Self:
+        self._java = find_java()
+        self._state.__enter__()
+        try:
+            self._jars = ensure_jars(self._progress)
+            for leftover in self._state.ended:
+                self._show("cleanup", f"ended {leftover}, left by an earlier run")
+            self._show(
+                "setup",
+                f"python {platform.python_version()} ok · java {self._java.version} ok · {len(read_lock())} jars verified",
+            )
+        except BaseException:
+            self._state.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._stop()
+        finally:
+            # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
+            self._state.run.end_leftovers(grace_seconds=0)
+            self._state.__exit__()
+
+    def start_broker(self) -> None:
+        """Start the broker's process."""
+        self._started["broker"] = time.monotonic()
+        options = BrokerOptions(port=self._options.broker_port)
+        self._broker = Broker(self._state.broker, self._state.run, self._jars, self._java, options)
+        self._broker.launch()
+
+    def await_broker(self) -> None:
+        """Wait until the broker answers a metadata request."""
+        broker = self._require_broker()
+        broker.await_ready()
+        self._show("broker", f"KRaft on {broker.bootstrap} ready in {self._elapsed('broker')}")
+
+    def start_gateway(self) -> None:
+        """Start the gateway's process. The broker must have been started."""
+        asked = self._options.port
+        self._port = ports.pick(PREFERRED_PORT) if asked is None else ports.require(asked, option="--port")
+        environment = {
+            "TIDEGATE_DATABASE_URL": self._state.database_url,
+            "TIDEGATE_HOST": ports.HOST,
+            "TIDEGATE_PORT": str(self._port),
+            "TIDEGATE_BOOTSTRAP_SERVERS": self.bootstrap,
+        }
+        self._start("gateway", ["serve"], environment)
+
+    def await_gateway(self) -> None:
+        """Wait until the gateway and its database serve."""
+        deadline = time.monotonic() + _GATEWAY_DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            if self.registry.is_ready():
+                self._show("registry", f"{self.registry_url} ready in {self._elapsed('gateway')}")
+                return
+            time.sleep(_POLL_SECONDS)
+        raise Unavailable(self._silent("gateway", _GATEWAY_DEADLINE_SECONDS))
+
+    def create_topics(self, topics: Sequence[str], *, partitions: int = 4) -> None:
+        """Create the source topics that are not there yet. The job makes its own output topics."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        futures = client.create_topics([NewTopic(topic, partitions, 1) for topic in topics])
+        for topic, future in futures.items():
+            try:
+                future.result(30)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise Unavailable(f"topic {topic} could not be made: {error.args[0].str()}") from error
+
+    def start_job(self, contract_ids: Sequence[str], options: Sequence[str] = ()) -> None:
+        """Start the streaming job for these contracts; `options` are further options of `tidegate enforce`."""
+        self._state.ready_file.unlink(missing_ok=True)
+        arguments = [
+            *(
+                "enforce",
+                *contract_ids,
+                "--bootstrap-servers",
+                self.bootstrap,
+                "--registry",
+                self.registry_url,
+            ),
+            *("--sink", self._options.sink, "--warehouse", str(self._state.warehouse)),
+            *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
+            *options,
+        ]
+        self._start("job", arguments, {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir)})
+
+    def await_job(self) -> None:
+        """Wait until all queries of the job run."""
+        deadline = time.monotonic() + _JOB_DEADLINE_SECONDS
+        while not self._state.ready_file.exists():
+            self.check()
+            if time.monotonic() > deadline:
+                raise Unavailable(self._silent("job", _JOB_DEADLINE_SECONDS))
+            time.sleep(_POLL_SECONDS)
+        self._show("job", f"enforcing, ready in {self._elapsed('job')} · log {self._children['job'].log}")
+
+    def check(self) -> None:
+        """Raise if a part has died, with the end of its log."""
+        if self._broker is not None:
+            self._broker.check()
+        for name, child in self._children.items():
+            code = child.exit_code()
+            if code is not None:
+                error = StreamStopped if code == ExitCode.STOPPED else Unavailable
+                raise error(f"the {name} ended (exit {code})\nEnd of {child.log}:\n{child.tail(15)}")
+
+    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
+        self._started[name] = time.monotonic()
+        # -P: a folder `contracts` where the person happens to stand must not be imported.
+        command = [sys.executable, "-P", "-m", "gateway.cli.main", *arguments]
+        unbuffered = {"PYTHONUNBUFFERED": "1"}
+        self._children[name] = self._state.run.start(Command(name, command, environment | unbuffered))
+
+    def _stop(self) -> None:
+        for name in ("job", "gateway"):
+            child = self._children.pop(name, None)
+            if child is not None:
+                child.stop(deadline_seconds=_STOP_SECONDS[name])
+        if self._broker is not None:
+            self._broker.stop()
+
+    def _require_broker(self) -> Broker:
+        if self._broker is None:
+            raise RuntimeError("start_broker comes first")
+        return self._broker
+
+    def _elapsed(self, name: str) -> str:
+        return f"{time.monotonic() - self._started[name]:.1f} s"
+
+    def _silent(self, name: str, seconds: int) -> str:
+        child = self._children[name]
+        return f"the {name} was not ready within {seconds} s\nEnd of {child.log}:\n{child.tail(15)}"

@@ -1,0 +1,131 @@
+"""The state directory: everything that an embedded run keeps, in one folder that is known to be its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import IO, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from contracts.errors import SettingsError
+from gateway.embedded.processes import RunDirectory
+
+_MARKER = "tidegate-state.json"
+_LOCK = "lock"
+_FORMAT = 1
+_OURS = ("broker", "warehouse", "checkpoints", "logs", "run")
+_OUR_FILES = ("registry.db", "registry.db-wal", "registry.db-shm", "registry.db-journal")
+
+
+class _Marker(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    made_by: str
+    format: int
+
+
+class StateDirectory:
+    """One folder with the broker's data, registry, tables, checkpoints and logs of one embedded run.
+
+    A context manager: while it is entered, no other run can use the folder, and nothing of a killed predecessor
+    runs there any more (`ended` names what was ended). With `fresh`, its content is removed first.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path.absolute()
+        self.run = RunDirectory(self.path / "run", self.path / "logs")
+        self.ended: tuple[str, ...] = ()
+        self._fresh = fresh
+        self._lock: IO[str] | None = None
+
+    @property
+    def broker(self) -> Path:
+        """The broker's folder."""
+        return self.path / "broker"
+
+    @property
+    def warehouse(self) -> Path:
+        """The folder of the Iceberg tables and their catalog."""
+        return self.path / "warehouse"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the job's checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def database_url(self) -> str:
+        """The registry's database, as SQLAlchemy names it."""
+        return f"sqlite:///{self.path / 'registry.db'}"
+
+    @property
+    def ready_file(self) -> Path:
+        """The file that the job writes when all its queries run."""
+        return self.path / "run" / "job.ready"
+
+    def __enter__(self) -> Self:
+        self._claim()
+        self._lock = self._take_lock()
+        try:
+            self.ended = self.run.end_leftovers()
+            if self._fresh:
+                self._wipe()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _claim(self) -> None:
+        """Make the folder ours, unless somebody else's files are in it."""
+        marker = self.path / _MARKER
+        if self.path.exists() and not self.path.is_dir():
+            raise SettingsError(f"{self.path} is a file, not a folder: choose another with --state")
+        if not marker.exists():
+            if self.path.exists() and any(self.path.iterdir()):
+                raise SettingsError(
+                    f"{self.path} holds files that Tidegate did not make, so it is left alone: "
+                    "choose another folder with --state"
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            marker.write_text(_Marker(made_by="tidegate", format=_FORMAT).model_dump_json() + "\n")
+            (self.path / ".gitignore").write_text("*\n")
+        try:
+            found = _Marker.model_validate_json(marker.read_bytes())
+        except ValidationError:
+            raise SettingsError(f"{marker} is damaged: choose another folder with --state") from None
+        if found.made_by != "tidegate" or found.format != _FORMAT:
+            raise SettingsError(
+                f"{self.path} is of format {found.format}, this version of Tidegate knows format {_FORMAT}: "
+                "choose another folder with --state"
+            )
+
+    def _take_lock(self) -> IO[str]:
+        lock = (self.path / _LOCK).open("a+")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "another run"
+            lock.close()
+            raise SettingsError(
+                f"{self.path} is in use by {holder}: stop it, or choose another folder with --state"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"pid {os.getpid()}")
+        lock.flush()
+        return lock
+
+    def _wipe(self) -> None:
+        """Remove what a run makes, by name, and nothing else."""
+        for name in _OURS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in _OUR_FILES:
+            (self.path / name).unlink(missing_ok=True)
