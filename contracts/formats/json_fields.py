@@ -1,0 +1,220 @@
+"""The fields that a JSON Schema declares: through `$ref`, `properties`, `items` and the schemas beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+from referencing import Registry, Resource
+from referencing._core import Resolver
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from contracts.fields import ANY_TYPE, FieldType, join, tokens
+
+_TIMES = frozenset({"date", "date-time"})
+_MAX_POINTERS = 2_000
+_MAX_DEPTH = 8
+_ROOT = "urn:tidegate:schema"
+
+
+class JsonFields:
+    """Looks fields up in one JSON Schema, whose references all stay inside it."""
+
+    def __init__(self, schema: dict[str, Any] | bool) -> None:
+        self._schema = schema
+        resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+        registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
+        self._resolver = registry.resolver(_ROOT)
+        self._pointers: tuple[str, ...] | None = None
+        self._names: frozenset[str] | None = None
+
+    def find(self, pointer: str) -> FieldType | None:
+        """Look a field up by its JSON Pointer; None when the schema does not declare it."""
+        return self._find(self._schema, tokens(pointer), self._resolver, ())
+
+    def pointers(self) -> tuple[str, ...]:
+        """Pointers of the declared fields, outermost first; bounded."""
+        if self._pointers is None:
+            self._pointers = tuple(self._walk())
+        return self._pointers
+
+    def names(self) -> frozenset[str]:
+        """Every property name that the schema declares anywhere."""
+        if self._names is None:
+            self._names = frozenset(_declared_names(self._schema))
+        return self._names
+
+    def top_level(self) -> tuple[str, ...]:
+        """Names of the properties of the record itself, in the order of the schema."""
+        return tuple(dict.fromkeys(self._properties(self._schema, self._resolver, ())))
+
+    def _find(
+        self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any], seen: tuple[int, ...]
+    ) -> FieldType | None:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return None if path or schema is False else FieldType()
+        seen = (*seen, id(schema))
+        found = _own_type(schema) if not path else self._find_child(schema, path, resolver)
+        for part, inner in self._all_of(schema, resolver):
+            found = _both(found, self._find(part, path, inner, seen))
+        for branches in self._any_of(schema):
+            options = [self._find(branch, path, resolver, seen) for branch in branches]
+            known = [option for option in options if option is not None]
+            if known:
+                found = _both(found, reduce(FieldType.either, known))
+        return found
+
+    def _find_child(
+        self, schema: dict[str, Any], path: tuple[str, ...], resolver: Resolver[Any]
+    ) -> FieldType | None:
+        first, rest = path[0], path[1:]
+        found: FieldType | None = None
+        for child in _children(schema, first):
+            found = _both(found, self._find(child, rest, resolver, ()))
+        return found
+
+    def _all_of(self, schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(schema.get(keyword), str):
+                try:
+                    resolved = resolver.lookup(schema[keyword])
+                except Unresolvable:
+                    continue
+                yield resolved.contents, resolved.resolver
+        for part in schema.get("allOf", ()):
+            yield part, resolver
+
+    @staticmethod
+    def _any_of(schema: dict[str, Any]) -> Iterator[list[Any]]:
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(schema.get(keyword), list):
+                yield schema[keyword]
+        conditional = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
+        dependent = [*schema.get("dependentSchemas", {}).values()]
+        for branch in (*conditional, *dependent):
+            yield [branch]
+
+    def _properties(self, schema: Any, resolver: Resolver[Any], seen: tuple[int, ...]) -> Iterator[str]:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return
+        seen = (*seen, id(schema))
+        yield from schema.get("properties", {})
+        for part, inner in self._all_of(schema, resolver):
+            yield from self._properties(part, inner, seen)
+        for branches in self._any_of(schema):
+            for branch in branches:
+                yield from self._properties(branch, resolver, seen)
+
+    def _walk(self) -> Iterator[str]:
+        level: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = [((), self._schema, self._resolver)]
+        count = 0
+        for _ in range(_MAX_DEPTH):
+            deeper: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = []
+            for path, schema, resolver in level:
+                for name, child, inner in self._declared(schema, resolver, ()):
+                    yield join((*path, name))
+                    count += 1
+                    if count >= _MAX_POINTERS:
+                        return
+                    deeper.append(((*path, name), child, inner))
+            level = deeper
+
+    def _declared(
+        self, schema: Any, resolver: Resolver[Any], seen: tuple[int, ...]
+    ) -> Iterator[tuple[str, Any, Resolver[Any]]]:
+        if not isinstance(schema, dict) or id(schema) in seen:
+            return
+        seen = (*seen, id(schema))
+        for name, child in schema.get("properties", {}).items():
+            yield name, child, resolver
+        for part, inner in self._all_of(schema, resolver):
+            yield from self._declared(part, inner, seen)
+        for branches in self._any_of(schema):
+            for branch in branches:
+                yield from self._declared(branch, resolver, seen)
+
+
+def _both(one: FieldType | None, other: FieldType | None) -> FieldType | None:
+    if one is None or other is None:
+        return one or other
+    return one.both(other)
+
+
+def _own_type(schema: dict[str, Any]) -> FieldType:
+    types = ANY_TYPE
+    written = schema.get("type")
+    if written is not None:
+        types = frozenset([written] if isinstance(written, str) else written)
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if values is not None:
+        types = FieldType(types).both(FieldType(frozenset(map(_type_name, values)))).types
+    times = {schema["format"]} & _TIMES if isinstance(schema.get("format"), str) else set()
+    return FieldType(types, frozenset(times))
+
+
+def _type_name(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
+    """Subschemas that a schema itself applies to its member `name`."""
+    properties = schema.get("properties", {})
+    patterns = [
+        child for pattern, child in schema.get("patternProperties", {}).items() if _matches(pattern, name)
+    ]
+    if name in properties:
+        yield properties[name]
+    yield from patterns
+    if name not in properties and not patterns and isinstance(schema.get("additionalProperties"), dict):
+        yield schema["additionalProperties"]
+    if name.isascii() and name.isdigit():
+        yield from _item(schema, int(name))
+
+
+def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
+    items = schema.get("items")
+    leading = schema.get("prefixItems", items if isinstance(items, list) else [])
+    rest = schema.get("additionalItems") if isinstance(items, list) else items
+    if index < len(leading):
+        yield leading[index]
+    elif isinstance(rest, dict):
+        yield rest
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:  # ECMA-262 syntax that Python does not have
+        return False
+
+
+def _declared_names(schema: Any) -> Iterator[str]:
+    """Property names; walks everything, for a name inside an `enum` is the author's too."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            if isinstance(node.get("properties"), dict):
+                yield from node["properties"]
+            if isinstance(node.get("required"), list):
+                yield from (name for name in node["required"] if isinstance(name, str))
+            stack.extend(node.values())

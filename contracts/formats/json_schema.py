@@ -1,0 +1,161 @@
+"""JSON Schema, drafts 4 to 2020-12, through jsonschema-rs. No `$ref` is ever fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jsonschema_rs
+import pyarrow as pa
+
+from contracts.errors import ContractError, Problem
+from contracts.fields import join
+from contracts.formats.json_fields import JsonFields
+from contracts.model import JsonSchema
+from contracts.record import decode_json
+from contracts.verdict import Severity, Stage, Violation
+
+MAX_VIOLATIONS: Final = 100
+"""Most schema violations that one record is given."""
+_BACKTRACK_LIMIT: Final = 100_000
+_MAX_SHOWN: Final = 120
+_DEFINITION: Final = "/schema/definition"
+
+
+class JsonSchemaFormat:
+    """One JSON Schema, compiled. Raises ContractError, located in the contract document."""
+
+    def __init__(self, schema: JsonSchema) -> None:
+        definition = schema.definition if schema.definition is not None else True
+        self._validator = _compile(definition, assert_formats=schema.formats == "assert")
+        self.fields = JsonFields(definition)
+
+    @property
+    def is_valid(self) -> Callable[[Any], bool]:
+        """Whether a decoded record fits the schema. Never raises."""
+        return self._validator.is_valid
+
+    def decode(self, payloads: pa.Array) -> Iterator[Any]:
+        """Decode each payload: the record, or the Violation of stage decode that it is."""
+        return decode_json(payloads)
+
+    def violations(self, record: Any) -> tuple[Violation, ...]:
+        """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
+        found: dict[Violation, None] = {}
+        try:
+            for error in self._validator.iter_errors(record):
+                found[self._violation(error)] = None
+                if len(found) == MAX_VIOLATIONS:
+                    break
+        except ValueError:  # nested deeper than jsonschema-rs copies values into its errors
+            message = "does not fit the schema, and is nested too deep to say where"
+            found[_violation("schema", "", message)] = None
+        return tuple(found)
+
+    def _violation(self, error: jsonschema_rs.ValidationError) -> Violation:
+        names = self.fields.names()
+        path = tuple(
+            str(part) if isinstance(part, int) or part in names else "*" for part in error.instance_path
+        )
+        return _violation(error.kind.name, join(path), _sentence(error.kind, names))
+
+
+def _violation(code: str, pointer: str, message: str) -> Violation:
+    return Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message)
+
+
+def _compile(definition: dict[str, Any] | bool, *, assert_formats: bool) -> jsonschema_rs.Validator:
+    """Compile with linear-time patterns, or where they need look-around, with bounded backtracking.
+
+    A string on which a pattern runs into the bound does not match it.
+    """
+    linear = jsonschema_rs.RegexOptions()
+    backtracking = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
+    error: Exception | None = None
+    for options in (linear, backtracking):
+        try:
+            return jsonschema_rs.validator_for(
+                definition, validate_formats=assert_formats, pattern_options=options, offline=True
+            )
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as refused:
+            error = refused
+    raise _compile_error(error)
+
+
+def _compile_error(error: Exception | None) -> ContractError:
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return ContractError.at(_DEFINITION, f"not a JSON Schema: {error}")
+    pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+        return ContractError((Problem(pointer, _reference_message(error.message)),))
+    return ContractError((Problem(pointer, f"not a JSON Schema: {error.message}"),))
+
+
+def _reference_message(message: str) -> str:
+    if "Retrieval is disabled" in message:
+        return f"a $ref must stay inside the document, for none is ever fetched: {message}"
+    return f"a $ref that leads nowhere: {message}"
+
+
+def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
+    """Say what the schema asks for: its own limits, never a value or an undeclared name of the record."""
+    kinds = jsonschema_rs.ValidationErrorKind
+    match kind:
+        case kinds.Type(types=types):
+            return f"must be of type {' or '.join(types)}"
+        case kinds.Required(property=name):
+            return f"required property {f'`{name}`' if name in names else ''} is missing".replace("  ", " ")
+        case kinds.Minimum(limit=limit):
+            return f"must be at least {limit}"
+        case kinds.Maximum(limit=limit):
+            return f"must be at most {limit}"
+        case kinds.ExclusiveMinimum(limit=limit):
+            return f"must be above {limit}"
+        case kinds.ExclusiveMaximum(limit=limit):
+            return f"must be below {limit}"
+        case kinds.MultipleOf(multiple_of=step):
+            return f"must be a multiple of {step}"
+        case kinds.MinLength(limit=limit):
+            return f"must have at least {limit} characters"
+        case kinds.MaxLength(limit=limit):
+            return f"must have at most {limit} characters"
+        case kinds.MinItems(limit=limit):
+            return f"must have at least {limit} items"
+        case kinds.MaxItems(limit=limit):
+            return f"must have at most {limit} items"
+        case kinds.MinProperties(limit=limit):
+            return f"must have at least {limit} properties"
+        case kinds.MaxProperties(limit=limit):
+            return f"must have at most {limit} properties"
+        case kinds.Pattern(pattern=pattern):
+            return f"must match the pattern {_shown(pattern)}"
+        case kinds.Format(format=name):
+            return f"must have the format {name}"
+        case kinds.Enum():
+            return "must be one of the values that the schema lists"
+        case kinds.Constant():
+            return "must be the value that the schema gives"
+        case kinds.AdditionalProperties() | kinds.UnevaluatedProperties():
+            return "has properties that the schema does not allow"
+        case kinds.AdditionalItems() | kinds.UnevaluatedItems():
+            return "has items that the schema does not allow"
+        case kinds.UniqueItems():
+            return "must have no item twice"
+        case kinds.Contains():
+            return "must contain an item of the kind that the schema asks for"
+        case kinds.PropertyNames():
+            return "has a property whose name the schema does not allow"
+        case kinds.AnyOf() | kinds.OneOfNotValid():
+            return "fits none of the alternatives of the schema"
+        case kinds.OneOfMultipleValid():
+            return "fits more than one alternative of the schema, and must fit exactly one"
+        case kinds.Not():
+            return "must not fit the schema that is given under `not`"
+        case kinds.FalseSchema():
+            return "is not allowed here"
+        case _:
+            return f"does not fit the keyword `{kind.name}` of the schema"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

@@ -1,0 +1,30 @@
+"""What the judge needs of a payload format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from contracts.fields import SchemaFields
+from contracts.verdict import Violation
+
+
+class PayloadFormat(Protocol):
+    """A schema, compiled: it decodes payloads and says whether they fit."""
+
+    fields: SchemaFields
+
+    def decode(self, payloads: pa.Array) -> Iterator[Any]:
+        """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
+        ...
+
+    @property
+    def is_valid(self) -> Callable[[Any], bool]:
+        """Whether a decoded record fits the schema. Never raises."""
+        ...
+
+    def violations(self, record: Any) -> tuple[Violation, ...]:
+        """Every way in which a record breaks the schema, at least one when `is_valid` says no."""
+        ...

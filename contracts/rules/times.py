@@ -1,0 +1,64 @@
+"""Dates and timestamps as values that compare exactly."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+_DATE_LENGTH: Final = 10
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+_DATE_TIME = re.compile(
+    r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:\d{2}))", re.ASCII
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND: Final = timedelta(seconds=1)
+# Python has no year 0; RFC 3339 has. The years 0 and 400 are alike, and one cycle of the calendar apart.
+_CYCLE_YEARS: Final = 400
+_CYCLE_SECONDS: Final = 146_097 * 86_400
+
+
+def date_key(text: str) -> str | None:
+    """Read a full-date; None for anything else. Dates sort as their text does.
+
+    Source: RFC 3339 section 5.6.
+    """
+    return _date_key(text) if len(text) == _DATE_LENGTH else None
+
+
+@lru_cache(maxsize=65_536)
+def _date_key(text: str) -> str | None:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day = (int(part) for part in match.groups())
+    try:
+        date(year or _CYCLE_YEARS, month, day)
+    except ValueError:
+        return None
+    return text
+
+
+def instant_key(text: str) -> int | Decimal | None:
+    """Read a date-time as seconds since 1970 in UTC, exact; None for anything else.
+
+    A leap second is the second that follows it. Source: RFC 3339 section 5.6.
+    """
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        return None
+    year, month_day, time, second, fraction, offset = match.groups()
+    is_leap = second == "60"
+    shown_year = year if year != "0000" else f"{_CYCLE_YEARS:04}"
+    try:
+        moment = datetime.fromisoformat(
+            f"{shown_year}{month_day}T{time}:{'59' if is_leap else second}{offset or '+00:00'}"
+        )
+    except ValueError:
+        return None
+    seconds = (moment - _EPOCH) // _SECOND + is_leap
+    if year == "0000":
+        seconds -= _CYCLE_SECONDS
+    return seconds + Decimal(f"0.{fraction}") if fraction else seconds
