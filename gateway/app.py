@@ -1,4 +1,4 @@
-"""The web application: the native API, health and (where they exist) the pages, over one factory."""
+"""The web application: the native API, health, the desk and the reference, over one factory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import structlog
 from fastapi import FastAPI
 
 from gateway import problems
-from gateway.api import contracts, health, judge, streams
+from gateway.api import contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
+from gateway.desk import routes
 from gateway.factory import Factory
 
 _log = structlog.get_logger()
@@ -42,7 +43,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.state.factory = factory
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    for module in (contracts, judge, streams, health):
+    for module in (contracts, judge, streams, health, reference, routes):
         app.include_router(module.router)
     return app
 

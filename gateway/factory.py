@@ -21,8 +21,12 @@ class Factory:
         self.settings = settings
         self.database = Database(settings.database_url.get_secret_value())
         self._plans = PlanCache(settings.plan_cache_size)
-        self._broker = BrokerProbe(settings.bootstrap_servers) if settings.bootstrap_servers else None
-        self._quarantine = QuarantineReader(settings.bootstrap_servers) if settings.bootstrap_servers else None
+        brokers = settings.bootstrap_servers
+        self._broker = BrokerProbe(brokers) if brokers else None
+        self._quarantine = QuarantineReader(brokers) if brokers else None
+        self._quarantine = (
+            QuarantineReader(settings.bootstrap_servers) if settings.bootstrap_servers else None
+        )
 
     def registry(self) -> Registry:
         """Make the service that publishes and finds contracts."""
@@ -53,6 +57,8 @@ class Factory:
         if self._quarantine is not None:
             self._quarantine.close()
         self.database.close()
+        if self._quarantine is not None:
+            self._quarantine.close()
 
 
 def now() -> datetime:

@@ -45,13 +45,17 @@ class VersionInfo(BaseModel):
     published_at: datetime
 
 
-class PublishedContract(VersionInfo):
-    """A published version and its contract."""
-
-    model_config = _example(_CONTRACT | _VERSION)
+class ContractName(BaseModel):
+    """A contract's id, and the topic that it governs."""
 
     id: str
     topic: str
+
+
+class PublishedContract(VersionInfo, ContractName):
+    """A published version and its contract."""
+
+    model_config = _example(_CONTRACT | _VERSION)
 
     @classmethod
     def of(cls, version: ContractVersion) -> Self:
@@ -77,13 +81,11 @@ class ContractList(BaseModel):
         return cls(contracts=contracts, total=page.total, offset=offset, limit=limit)
 
 
-class ContractDetail(BaseModel):
+class ContractDetail(ContractName):
     """A contract and its versions, highest first."""
 
     model_config = _example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
 
-    id: str
-    topic: str
     subject: str = Field(description="Name of the contract among schema registry subjects.")
     versions: tuple[VersionInfo, ...]
 
