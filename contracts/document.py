@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
 
 from contracts.consistency import inconsistencies
-from contracts.diagnosis import diagnose
+from contracts.diagnosis import Finding, diagnose
 from contracts.errors import ContractError, Problem
 from contracts.json_source import read_json
 from contracts.model import DataContract
@@ -129,19 +130,54 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
         )
     schema, problems = _read_schema_file(document, read_schema)
     value = _with_definition(document.value, schema)
+    problems = [*document.problems, *(schema.problems if schema else ()), *problems]
+    is_complete = not problems
+    contract, findings, rules = _build(value)
+    problems += [_place(finding, document, schema) for finding in findings]
+    if contract is None:
+        return _Draft(document, schema, tuple(problems), None)
+    draft = _Draft(document, schema, (), contract, rules)
+    problems += [_locate_in(draft, problem) for problem in inconsistencies(contract)]
+    return replace(draft, problems=tuple(problems), contract=contract if is_complete else None)
+
+
+def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding], tuple[int, ...]]:
+    """Build the contract, without the rules and unknown keys that are wrong by themselves.
+
+    Returns None when it needs more than that to be left out; what is wrong; and for each rule its index in the
+    document.
+    """
+    rules = document.get("rules", [])
+    indexes = tuple(range(len(rules))) if isinstance(rules, list) else ()
     try:
-        contract = DataContract.model_validate_json(json.dumps(value), strict=True)
+        return DataContract.model_validate_json(json.dumps(document), strict=True), [], indexes
     except ValidationError as error:
-        found = [_locate(problem, document, schema) for problem in diagnose(value, error)]
-        return _Draft(document, schema, (*document.problems, *problems, *found), None)
-    found = [_locate(problem, document, schema) for problem in inconsistencies(contract)]
-    return _Draft(
-        document,
-        schema,
-        (*document.problems, *problems, *found),
-        contract,
-        tuple(range(len(contract.rules))),
-    )
+        findings = diagnose(document, error)
+    sound, indexes = _without(document, findings)
+    try:
+        return DataContract.model_validate_json(json.dumps(sound), strict=True), findings, indexes
+    except ValidationError:
+        return None, findings, ()
+
+
+def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Leave out unknown keys, and rules with any other mistake; the mistakes of the rest can then be told too."""
+    sound = copy.deepcopy(document)
+    wrong_rules = set()
+    for finding in findings:
+        *parents, last = finding.path
+        if finding.about == "unknown key":
+            part: Any = sound
+            for step in parents:
+                part = part[step]
+            del part[last]
+        elif len(finding.path) > 1 and finding.path[0] == "rules":
+            wrong_rules.add(finding.path[1])
+    rules = sound.get("rules")
+    if not isinstance(rules, list):
+        return sound, ()
+    indexes = tuple(index for index in range(len(rules)) if index not in wrong_rules)
+    return {**sound, "rules": [rules[index] for index in indexes]}, indexes
 
 
 def _compile_problems(draft: _Draft) -> list[Problem]:
@@ -150,8 +186,23 @@ def _compile_problems(draft: _Draft) -> list[Problem]:
     try:
         compile_plan(draft.contract)
     except ContractError as error:
-        return [_locate(problem, draft.document, draft.schema) for problem in error.problems]
+        return [_locate_in(draft, problem) for problem in error.problems]
     return []
+
+
+def _locate_in(draft: _Draft, problem: Problem) -> Problem:
+    """Locate a problem of the draft's contract, whose rules may be fewer than the document's."""
+    match problem.pointer.split("/"):
+        case ["", "rules", index, *rest] if index.isdecimal():
+            pointer = "/".join(("/rules", str(draft.rules[int(index)]), *rest))
+            problem = Problem(pointer, problem.message)
+    return _locate(problem, draft.document, draft.schema)
+
+
+def _place(finding: Finding, document: Source, schema: Source | None) -> Problem:
+    if finding.about == "value":
+        return _locate(Problem(finding.pointer, finding.message), document, schema)
+    return document.problem(finding.pointer, finding.message, at_key=True)
 
 
 def _read_source(name: str, content: str | bytes) -> Source:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -120,7 +121,11 @@ class _Reader:
         for key in children:
             if not isinstance(key, Leaf):
                 raise syntax_error(self._name, key.place, "a key must be a plain word, not a list or mapping")
-            yield key, next(children)
+            value = next(children)
+            if isinstance(value, Leaf) and not value.written:
+                # Nothing is written after the key, and the parser looks for it on the next line.
+                value = replace(value, place=key.place)
+            yield key, value
 
     def _scalar(self, event: Any, *, is_text: bool) -> Leaf:
         text = str(event.value)
