@@ -17,7 +17,7 @@ from contracts.errors import SettingsError
 from gateway.embedded import ports
 from gateway.embedded.broker import PREFERRED_PORT as BROKER_PORT
 from gateway.embedded.broker import BrokerOptions
-from gateway.embedded.jars import cache_root, damaged_jars, find_jars, read_lock
+from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
 from gateway.embedded.runtime import PREFERRED_PORT as GATEWAY_PORT
@@ -106,13 +106,13 @@ def _java() -> Finding:
 
 
 def _jars() -> Finding:
-    jars = find_jars()
-    if jars is None:
-        return Finding("jars", f"not installed in {cache_root()}", "install them: tidegate jars")
-    damage = damaged_jars(jars)
+    cache = default_cache()
+    if not cache.folder.is_dir():
+        return Finding("jars", f"not installed in {cache.folder.parent}", "install them: tidegate jars")
+    damage = cache.damage()
     if damage:
         return Finding("jars", "; ".join(damage), "install them anew: tidegate jars")
-    return Finding("jars", f"{len(read_lock())} verified in {jars.broker_dir.parent}")
+    return Finding("jars", f"{len(cache.lock)} verified in {cache.folder}")
 
 
 def _port(name: str, port: int) -> Finding:

@@ -18,7 +18,8 @@ from contracts.errors import StreamStopped, Unavailable
 from gateway.cli.exits import ExitCode
 from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import Progress, ensure_jars, read_lock
+from gateway.embedded.ivy import Progress
+from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import Child, Command
 from gateway.embedded.registry import RegistryClient
@@ -86,13 +87,12 @@ class Runtime:
         self._java = find_java()
         self._state.__enter__()
         try:
-            self._jars = ensure_jars(self._progress)
+            cache = default_cache()
+            self._jars = cache.ensure(self._progress)
             for leftover in self._state.ended:
                 self._show("cleanup", f"ended {leftover}, left by an earlier run")
-            self._show(
-                "setup",
-                f"python {platform.python_version()} ok · java {self._java.version} ok · {len(read_lock())} jars verified",
-            )
+            versions = f"python {platform.python_version()} ok · java {self._java.version} ok"
+            self._show("setup", f"{versions} · {len(cache.lock)} jars verified")
         except BaseException:
             self._state.__exit__()
             raise

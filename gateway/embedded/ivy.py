@@ -1,0 +1,101 @@
+"""Runs the Ivy that PySpark carries, to resolve jars without Maven and without an address in any file."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts.errors import SettingsError, Unavailable
+from gateway.embedded.java import Java
+
+Progress = Callable[[str, int, int], None]
+"""Called with a phase ("resolve", "download", "verify"), how many jars are done, and of how many."""
+
+_PHASES = {"found ": "resolve", "[SUCCESSFUL ]": "download"}
+_FAILURE = re.compile(
+    r"(?i)server access error|unknownhost|connection refused|not found:|download failed|sslhandshake|no space left"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What to resolve, and where to: jars land in `target/<configuration>/`; `cache` speeds up another try."""
+
+    ivy_file: Path
+    cache: Path
+    target: Path
+    expected: int
+
+
+def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
+    """Resolve every configuration of an Ivy file into its own folder.
+
+    TIDEGATE_IVY_SETTINGS names an ivysettings.xml for a mirror. Raises Unavailable, with what to try, when a
+    download fails.
+    """
+    arguments = [
+        # Without Ivy's own checksums: the lock that the caller checks against is the stronger test.
+        *(str(java.path), *_proxy_options(), "-Divy.checksums="),
+        *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
+        *("-cache", str(resolution.cache), "-ivy", str(resolution.ivy_file), "-types", "jar", "bundle"),
+        *("-confs", "broker", "spark"),
+        *("-retrieve", f"{resolution.target}/[conf]/[artifact]-[revision].[ext]"),
+    ]
+    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
+    if settings:
+        if not Path(settings).is_file():
+            raise SettingsError(f"TIDEGATE_IVY_SETTINGS names {settings}, which is no file")
+        arguments += ["-settings", settings]
+    counts = dict.fromkeys(_PHASES.values(), 0)
+    lines = []
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        for line in ivy.stdout or ():
+            lines.append(line.strip())
+            for start, phase in _PHASES.items():
+                if lines[-1].startswith(start):
+                    counts[phase] += 1
+                    progress(phase, counts[phase], resolution.expected)
+    if ivy.returncode != 0:
+        raise Unavailable(_failure(lines))
+
+
+def _failure(lines: list[str]) -> str:
+    reasons = list(dict.fromkeys(line for line in lines if _FAILURE.search(line)))[:3] or lines[-3:]
+    return "\n  ".join(
+        (
+            "the jars could not be downloaded:",
+            *reasons,
+            "Behind a proxy, set HTTPS_PROXY. For a mirror of Maven Central, write an ivysettings.xml with your",
+            "resolver and set TIDEGATE_IVY_SETTINGS to its path. Then try again: tidegate jars",
+        )
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SettingsError(
+            "pyspark is not installed, and its jars folder holds the Ivy that resolves the rest"
+        )
+    folder = Path(spec.origin).parent / "jars"
+    found = sorted(folder.glob("ivy-*.jar"))
+    if not found:
+        raise SettingsError(f"no ivy-*.jar in {folder}: reinstall pyspark")
+    return found[0]
+
+
+def _proxy_options() -> list[str]:
+    """Say HTTPS_PROXY and its like in Java's words, which does not read them."""
+    options = []
+    for scheme, address in urllib.request.getproxies().items():
+        proxy = urllib.parse.urlsplit(address)
+        if scheme in {"http", "https"} and proxy.hostname:
+            options += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={proxy.port or 80}"]
+    return options
