@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from contracts.document import lint as lint_document
 from contracts.errors import ContractError
@@ -26,7 +27,6 @@ def lint(files: Files) -> None:
     not fit, bad patterns and expressions.
 
     Examples:
-      tidegate lint contract.yaml
       tidegate lint contracts/*.yaml
 
     Exit codes: 0 all are well, 1 problems found, 2 a file is missing.
@@ -40,7 +40,12 @@ def lint(files: Files) -> None:
             problems += len(error.problems)
             continue
         contract = loaded.contract
-        out.print(f"{file}: [green]ok[/] · {contract.id} {contract.version} · {len(contract.rules)} rules")
+        rules = _count(len(contract.rules), "rule")
+        out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}")
     if problems:
-        err.print(f"[bold red]{problems} problem{'s' if problems > 1 else ''}[/] in {len(files)} file(s)")
+        err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
