@@ -19,7 +19,7 @@ from contracts.document import load_contract
 from contracts.errors import SettingsError
 from contracts.model import AvroSchema, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition, Stage, Verdict, Violation
+from contracts.verdict import Disposition, Stage, Verdict
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out
 
