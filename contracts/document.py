@@ -15,7 +15,7 @@ from contracts.consistency import inconsistencies
 from contracts.diagnosis import Finding, diagnose
 from contracts.errors import ContractError, Problem
 from contracts.json_source import read_json
-from contracts.model import DataContract
+from contracts.model import SCHEMA_KEY, DataContract
 from contracts.plan import compile_plan
 from contracts.source import Place, Source, syntax_error
 from contracts.yaml_source import read_yaml
@@ -130,6 +130,8 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
         )
     schema, problems = _read_schema_file(document, read_schema)
     value = _with_definition(document.value, schema)
+    if isinstance(value.get(SCHEMA_KEY), str):
+        value = {key: part for key, part in value.items() if key != SCHEMA_KEY}
     problems = [*document.problems, *(schema.problems if schema else ()), *problems]
     is_complete = not problems
     contract, findings, rules = _build(value)
@@ -234,22 +236,24 @@ def _read_schema_file(
 ) -> tuple[Source | None, list[Problem]]:
     """Read the file that the document's schema names, if it names one. Returns it and what is wrong with it."""
     part = document.value.get("schema")
-    match part:
-        case {"file": _, "definition": _}:
-            message = "give the schema either by `file` or by `definition`, not by both"
-            return None, [document.problem("/schema/definition", message, at_key=True)]
-        case {"file": str(file)}:
+    if not isinstance(part, dict):
+        return None, []
+    match part.get("file"), part.get("definition"):
+        case None, None:
+            message = "the schema is missing: name its `file`, or write it under `definition`"
+            return None, [document.problem("/schema", message)]
+        case str(file), None:
             try:
                 return _fetch_schema(file, read_schema), []
             except ContractError as error:
                 return None, list(error.problems)
             except (OSError, ValueError) as error:
                 return None, [document.problem("/schema/file", _reason(file, error))]
-        case dict() if "file" not in part and "definition" not in part:
-            message = "the schema is missing: name its `file`, or write it under `definition`"
-            return None, [document.problem("/schema", message)]
-        case _:
+        case (_, None) | (None, _):
             return None, []
+        case _:
+            message = "give the schema either by `file` or by `definition`, not by both"
+            return None, [document.problem("/schema/definition", message, at_key=True)]
 
 
 def _fetch_schema(file: str, read_schema: ReadSchema | None) -> Source:

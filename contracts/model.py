@@ -17,6 +17,9 @@ from contracts.verdict import Severity
 Scalar = str | int | float | bool | None
 """A JSON scalar. YAML dates and times arrive as the strings that were written."""
 
+SCHEMA_KEY = "$schema"
+"""Key by which a JSON document names its meta-schema for editors; no part of the contract."""
+
 POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
 RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
@@ -38,7 +41,13 @@ RuleId = Annotated[
         description="Lower-case id, unique in the contract, such as age-is-known.",
     ),
 ]
-Identifier = Annotated[str, Field(pattern=IDENTIFIER_PATTERN)]
+Identifier = Annotated[
+    str,
+    Field(
+        pattern=IDENTIFIER_PATTERN,
+        description="Letters, digits, `.`, `_` and `-`, such as hospital.admissions.",
+    ),
+]
 SemanticVersion = Annotated[
     str,
     Field(
@@ -87,18 +96,27 @@ class _Part(BaseModel):
 class Team(_Part):
     """Who answers for the stream."""
 
-    name: str
-    contact: str | None = None
+    name: str = Field(description="Name of the team.")
+    contact: str | None = Field(default=None, description="Where to reach it: an address, a channel, a page.")
 
 
 class _Schema(_Part):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["file"], "properties": {"file": {"type": "string"}}},
+                {"required": ["definition"], "properties": {"definition": {"not": {"type": "null"}}}},
+            ]
+        }
+    )
+
     file: str | None = Field(default=None, description="Path of the schema, relative to the contract file.")
 
 
 class JsonSchema(_Schema):
     """A JSON Schema, drafts 4 to 2020-12, by its `$schema` (2020-12 when it has none)."""
 
-    type: Literal["json-schema"]
+    type: Literal["json-schema"] = Field(description="Records are JSON texts, described by a JSON Schema.")
     definition: dict[str, Any] | bool | None = Field(
         default=None, description="The schema itself, instead of a file."
     )
@@ -111,7 +129,7 @@ class JsonSchema(_Schema):
 class AvroSchema(_Schema):
     """An Apache Avro schema."""
 
-    type: Literal["avro"]
+    type: Literal["avro"] = Field(description="Records are Avro binary, described by an Avro schema.")
     definition: dict[str, Any] | list[Any] | str | None = Field(
         default=None, description="The schema itself, instead of a file."
     )
@@ -120,10 +138,11 @@ class AvroSchema(_Schema):
 class Column(_Part):
     """One column of the table that a sink writes."""
 
-    name: Annotated[str, Field(pattern=COLUMN_PATTERN)]
+    name: str = Field(pattern=COLUMN_PATTERN, description="Name of the column; unique whatever its case.")
     from_: Pointer = Field(alias="from")
     type: str = Field(
-        description="boolean, int, long, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz or json."
+        description="boolean, int, long, float, double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz or json.",
+        examples=["int", "decimal(12,2)", "timestamp"],
     )
 
 
@@ -132,7 +151,10 @@ class _Rule(_Part):
     description: str | None = Field(
         default=None, description="Why the rule exists, shown to whoever meets a refusal."
     )
-    severity: Severity = Severity.ERROR
+    severity: Severity = Field(
+        default=Severity.ERROR,
+        description="error: on_violation decides about the record; warning: it is written and counted.",
+    )
     on_violation: OnViolation | None = Field(
         default=None, description="Overrides the contract's on_violation for this rule."
     )
@@ -145,15 +167,31 @@ class _Rule(_Part):
 class Forbidden(_Rule):
     """The field must not hold one of these values: sentinels such as 999 or 1900-01-01."""
 
-    kind: Literal["forbidden"]
+    kind: Literal["forbidden"] = Field(description="Sentinels: values that stand for something unknown.")
     field: Pointer
-    values: tuple[Scalar, ...] = Field(min_length=1)
+    values: tuple[Scalar, ...] = Field(
+        min_length=1, description="Values that the field must not hold.", examples=[[999], ["1900-01-01"]]
+    )
+
+
+_BOUNDS = (
+    "minimum",
+    "exclusive_minimum",
+    "maximum",
+    "exclusive_maximum",
+    "not_before",
+    "after",
+    "not_after",
+    "before",
+)
 
 
 class Range(_Rule):
-    """The field must lie in a range: of numbers, or of dates and timestamps (ISO 8601)."""
+    """The field must lie in a range: of numbers, or of dates and timestamps (RFC 3339)."""
 
-    kind: Literal["range"]
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in _BOUNDS]})
+
+    kind: Literal["range"] = Field(description="Bounds of a number, a date or a timestamp.")
     field: Pointer
     minimum: int | float | None = Field(default=None, description="Smallest number allowed.")
     maximum: int | float | None = Field(default=None, description="Largest number allowed.")
@@ -168,25 +206,29 @@ class Range(_Rule):
 class Ordered(_Rule):
     """The fields must not decrease from first to last (with `strict`: must increase)."""
 
-    kind: Literal["ordered"]
-    fields: tuple[Pointer, ...] = Field(min_length=2)
-    strict: bool = False
+    kind: Literal["ordered"] = Field(description="Fields whose values follow each other.")
+    fields: tuple[Pointer, ...] = Field(
+        min_length=2, description="Fields of one type, in the order in which their values must stand."
+    )
+    strict: bool = Field(default=False, description="Whether equal neighbours violate the rule too.")
 
 
 class Matches(_Rule):
     """The string must contain a match of the pattern (RE2 syntax, linear time; anchor it with ^ and $)."""
 
-    kind: Literal["matches"]
+    kind: Literal["matches"] = Field(description="A pattern for text.")
     field: Pointer
-    pattern: str
+    pattern: str = Field(
+        description="Regular expression in RE2 syntax, found anywhere in the text unless anchored."
+    )
 
 
 class OneOf(_Rule):
     """The field must hold one of these values."""
 
-    kind: Literal["one_of"]
+    kind: Literal["one_of"] = Field(description="A list of the values allowed.")
     field: Pointer
-    values: tuple[Scalar, ...] = Field(min_length=1)
+    values: tuple[Scalar, ...] = Field(min_length=1, description="Values that the field may hold.")
 
 
 class Condition(_Part):
@@ -195,6 +237,10 @@ class Condition(_Part):
     Exactly one of `equals`, `one_of` and `present` is given. `equals: null` asks for a field that is null, so it
     is `model_fields_set`, not the value, that tells whether `equals` was given.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("equals", "one_of", "present")]}
+    )
 
     field: Pointer
     equals: Scalar = Field(default=None, description="The rule applies when the field has this value.")
@@ -215,16 +261,19 @@ class Condition(_Part):
 class RequiredWhen(_Rule):
     """The field must be present and not null when the condition holds."""
 
-    kind: Literal["required_when"]
+    kind: Literal["required_when"] = Field(description="A field that other fields make necessary.")
     field: Pointer
-    when: Condition
+    when: Condition = Field(description="The condition under which the field is required.")
 
 
 class Cel(_Rule):
     """A Common Expression Language expression over `this`, the record; it must not be false."""
 
-    kind: Literal["cel"]
-    expr: str
+    kind: Literal["cel"] = Field(description="An expression over the whole record.")
+    expr: str = Field(
+        description="Expression in CEL that gives true for a good record.",
+        examples=['this.ward != "icu" || has(this.consultant)'],
+    )
 
 
 Rule = Annotated[
@@ -236,9 +285,11 @@ class Expectation(_Part):
     """A batch-level expectation in the vocabulary of Great Expectations, over the columns."""
 
     id: RuleId
-    type: str
-    kwargs: Mapping[str, Any] = Field(default_factory=dict)
-    severity: Severity = Severity.ERROR
+    type: str = Field(description="Name of the expectation.", examples=["expect_column_mean_to_be_between"])
+    kwargs: Mapping[str, Any] = Field(default_factory=dict, description="Arguments of the expectation.")
+    severity: Severity = Field(
+        default=Severity.ERROR, description="error: the batch does not pass; warning: it is reported."
+    )
 
 
 class ErrorBudget(_Part):
@@ -250,40 +301,67 @@ class ErrorBudget(_Part):
         description="Refused share of a batch (quarantined and dropped) above which the budget trips.",
     )
     min_records: int = Field(default=1, ge=1, description="Batches of fewer records never trip it.")
-    action: Literal["fail", "pause", "quarantine"] = "fail"
+    action: Literal["fail", "pause", "quarantine"] = Field(
+        default="fail",
+        description="fail: the stream stops with an error; pause: it waits; quarantine: the whole batch is refused.",
+    )
 
 
 class Consumer(_Part):
     """Somebody who reads the stream, and what of it."""
 
     id: Identifier
-    team: str | None = None
-    reads: tuple[Pointer, ...] = ()
+    team: str | None = Field(default=None, description="Who answers for the consumer.")
+    reads: tuple[Pointer, ...] = Field(default=(), description="Fields that the consumer reads.")
 
 
 class DataContract(_Part):
     """Structure, meaning and consequences of one stream, agreed by producers and consumers."""
 
-    api_version: Literal["tidegate/v1"] = Field(alias="apiVersion")
-    kind: Literal["DataContract"]
+    api_version: Literal["tidegate/v1"] = Field(
+        alias="apiVersion", description="Version of this document format."
+    )
+    kind: Literal["DataContract"] = Field(description="Kind of this document.")
     id: Identifier
     version: SemanticVersion
-    status: Status = Status.ACTIVE
-    description: str | None = None
-    topic: Annotated[str, Field(pattern=TOPIC_PATTERN)]
-    domain: str | None = None
-    team: Team | None = None
-    schema_: Annotated[JsonSchema | AvroSchema, Field(discriminator="type")] = Field(alias="schema")
-    framing: Literal["none", "confluent-prefix", "confluent-header", "auto"] = "none"
-    tombstones: Literal["refuse", "pass", "delete"] = "refuse"
+    status: Status = Field(
+        default=Status.ACTIVE, description="Only active and deprecated versions are enforced."
+    )
+    description: str | None = Field(default=None, description="What a record of the stream means.")
+    topic: str = Field(pattern=TOPIC_PATTERN, description="Kafka topic that the contract governs.")
+    domain: str | None = Field(default=None, description="Business domain of the stream.")
+    team: Team | None = Field(default=None, description="Who answers for the stream.")
+    schema_: Annotated[JsonSchema | AvroSchema, Field(discriminator="type")] = Field(
+        alias="schema", description="Structure of a record: a JSON Schema or an Avro schema."
+    )
+    framing: Literal["none", "confluent-prefix", "confluent-header", "auto"] = Field(
+        default="none",
+        description="What stands around the payload: nothing, a Confluent schema id before it or in a header, or either (JSON only).",
+    )
+    tombstones: Literal["refuse", "pass", "delete"] = Field(
+        default="refuse", description="What a null value does: violate, pass, or delete the row of its key."
+    )
     columns: tuple[Column, ...] = Field(
         default=(), description="Columns of the table; derived from the schema when left out."
     )
-    rules: tuple[Rule, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
-    on_violation: OnViolation = OnViolation.QUARANTINE
-    error_budget: ErrorBudget | None = None
+    rules: tuple[Rule, ...] = Field(default=(), description="What a record must mean, beyond its structure.")
+    expectations: tuple[Expectation, ...] = Field(
+        default=(), description="What a batch must look like as a whole, over the columns."
+    )
+    on_violation: OnViolation = Field(
+        default=OnViolation.QUARANTINE,
+        description="What happens to a record with a violation of severity error.",
+    )
+    error_budget: ErrorBudget | None = Field(
+        default=None, description="How much of a batch may be refused before the stream stops."
+    )
     primary_key: tuple[str, ...] = Field(default=(), description="Columns that identify a record.")
-    classification: dict[Pointer, str] = Field(default_factory=dict)
-    consumers: tuple[Consumer, ...] = ()
-    compatibility: Compatibility = Compatibility.BACKWARD
+    classification: dict[Pointer, str] = Field(
+        default_factory=dict,
+        description="Sensitivity of fields, such as pii; classified values are masked where people look.",
+    )
+    consumers: tuple[Consumer, ...] = Field(default=(), description="Who reads the stream, and what of it.")
+    compatibility: Compatibility = Field(
+        default=Compatibility.BACKWARD,
+        description="Which changes a new version may make to its predecessor.",
+    )
