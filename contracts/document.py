@@ -128,11 +128,16 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
         raise syntax_error(
             name, Place(1, 1), "a contract is a mapping; it begins with `apiVersion: tidegate/v1`"
         )
-    schema, problems = _read_schema_file(document, read_schema)
+    problems = list(document.problems)
+    schema = None
+    try:
+        schema = _read_schema_file(document, read_schema)
+        problems += schema.problems if schema else ()
+    except ContractError as error:
+        problems += error.problems
     value = _with_definition(document.value, schema)
     if isinstance(value.get(SCHEMA_KEY), str):
         value = {key: part for key, part in value.items() if key != SCHEMA_KEY}
-    problems = [*document.problems, *(schema.problems if schema else ()), *problems]
     is_complete = not problems
     contract, findings, rules = _build(value)
     problems += [_place(finding, document, schema) for finding in findings]
@@ -231,39 +236,35 @@ def _decode(name: str, content: str | bytes) -> str:
         raise syntax_error(name, Place(line, column), "not UTF-8; save the file in UTF-8") from None
 
 
-def _read_schema_file(
-    document: Source, read_schema: ReadSchema | None
-) -> tuple[Source | None, list[Problem]]:
-    """Read the file that the document's schema names, if it names one. Returns it and what is wrong with it."""
+def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Source | None:
+    """Read the file that the document's schema names; None when it names none. Raises ContractError, located."""
     part = document.value.get("schema")
     if not isinstance(part, dict):
-        return None, []
+        return None
     match part.get("file"), part.get("definition"):
         case None, None:
             message = "the schema is missing: name its `file`, or write it under `definition`"
-            return None, [document.problem("/schema", message)]
+            raise ContractError((document.problem("/schema", message),))
         case str(file), None:
-            try:
-                return _fetch_schema(file, read_schema), []
-            except ContractError as error:
-                return None, list(error.problems)
-            except (OSError, ValueError) as error:
-                return None, [document.problem("/schema/file", _reason(file, error))]
+            return _fetch_schema(document, file, read_schema)
         case (_, None) | (None, _):
-            return None, []
+            return None
         case _:
             message = "give the schema either by `file` or by `definition`, not by both"
-            return None, [document.problem("/schema/definition", message, at_key=True)]
+            raise ContractError((document.problem("/schema/definition", message, at_key=True),))
 
 
-def _fetch_schema(file: str, read_schema: ReadSchema | None) -> Source:
+def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -> Source:
     if read_schema is None:
-        raise ValueError("no file is read here; put the schema itself under `definition`")
-    return _read_source(file, read_schema(file))
-
-
-def _reason(file: str, error: OSError | ValueError) -> str:
-    return f"cannot read `{file}`: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        message = "no file is read here; put the schema itself under `definition`"
+        raise ContractError((document.problem("/schema/file", message),))
+    try:
+        return _read_source(file, read_schema(file))
+    except OSError as error:
+        message = f"cannot read `{file}`: {error.strerror or error}"
+    except ValueError as error:
+        message = str(error)
+    raise ContractError((document.problem("/schema/file", message),))
 
 
 def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[str, Any]:
