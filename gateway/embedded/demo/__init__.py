@@ -1,0 +1,1 @@
+"""The demo: two real streams, enforced on this machine, and every figure checked against a second source."""

