@@ -198,7 +198,7 @@ class Broker:
             answer = subprocess.run(tool, capture_output=True, text=True, check=False)
             if answer.returncode != 0:
                 raise Unavailable(
-                    f"the broker's storage could not be formatted: {self._reason(answer.stdout + answer.stderr)}\n"
+                    f"the broker's storage could not be formatted{self._reason(answer.stdout + answer.stderr)}\n"
                     f"{answer.stderr.strip()}"
                 )
         match = _CLUSTER_ID.search(properties.read_text())
@@ -216,15 +216,13 @@ class Broker:
     def _post_mortem(self, child: Child) -> str:
         log = child.tail(200)
         last = "\n".join(log.splitlines()[-15:])
-        return (
-            f"the broker ended (exit {child.exit_code()}): {self._reason(log)}\nEnd of {child.log}:\n{last}"
-        )
+        return f"the broker ended (exit {child.exit_code()}){self._reason(log)}\nEnd of {child.log}:\n{last}"
 
     def _reason(self, log: str) -> str:
         for sign, meaning in _DIAGNOSES:
             if sign in log:
-                return meaning.format(directory=self._directory)
-        return "its log says more"
+                return f": {meaning.format(directory=self._directory)}"
+        return ""
 
 
 def _new_cluster_id() -> str:

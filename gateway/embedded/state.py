@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,7 +23,7 @@ _OUR_FILES = ("registry.db", "registry.db-wal", "registry.db-shm", "registry.db-
 class _Marker(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    made_by: str
+    made_by: Literal["tidegate"]
     format: int
 
 
@@ -101,7 +101,7 @@ class StateDirectory:
             found = _Marker.model_validate_json(marker.read_bytes())
         except ValidationError:
             raise SettingsError(f"{marker} is damaged: choose another folder with --state") from None
-        if found.made_by != "tidegate" or found.format != _FORMAT:
+        if found.format != _FORMAT:
             raise SettingsError(
                 f"{self.path} is of format {found.format}, this version of Tidegate knows format {_FORMAT}: "
                 "choose another folder with --state"
