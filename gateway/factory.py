@@ -24,9 +24,6 @@ class Factory:
         brokers = settings.bootstrap_servers
         self._broker = BrokerProbe(brokers) if brokers else None
         self._quarantine = QuarantineReader(brokers) if brokers else None
-        self._quarantine = (
-            QuarantineReader(settings.bootstrap_servers) if settings.bootstrap_servers else None
-        )
 
     def registry(self) -> Registry:
         """Make the service that publishes and finds contracts."""
@@ -57,8 +54,6 @@ class Factory:
         if self._quarantine is not None:
             self._quarantine.close()
         self.database.close()
-        if self._quarantine is not None:
-            self._quarantine.close()
 
 
 def now() -> datetime:

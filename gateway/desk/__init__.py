@@ -1,0 +1,1 @@
+"""The desk: pages on which people see what was refused, and why."""

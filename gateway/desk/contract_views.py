@@ -1,0 +1,36 @@
+"""What the page of a contract shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contracts.errors import NotFoundError
+from contracts.model import DataContract
+from gateway.desk.layout import Line, lay_out
+from gateway.services.registry import LATEST, Registry
+from gateway.storage.sql import ContractVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ContractView:
+    """One version of a contract among its versions; `rules` are (id, kind, severity, description)."""
+
+    shown: ContractVersion
+    versions: tuple[ContractVersion, ...]
+    contract: DataContract
+    lines: tuple[Line, ...]
+
+
+def contract_view(registry: Registry, contract_id: str, version: str | None) -> ContractView:
+    """Give a contract's page: the version named, else the enforced one, else the highest. Raises NotFoundError."""
+    versions = registry.versions(contract_id)
+    shown = registry.version(contract_id, version) if version else _current(registry, versions)
+    contract = DataContract.model_validate_json(shown.document)
+    return ContractView(shown, versions, contract, tuple(lay_out(shown.document, (), ())))
+
+
+def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:
+    try:
+        return registry.version(versions[0].contract_id, LATEST)
+    except NotFoundError:
+        return versions[0]

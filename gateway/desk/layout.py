@@ -1,0 +1,225 @@
+"""Lays out a record's bytes for reading: one value a line, marks and masks in place, bounded whatever the size.
+
+Every text shown is the record's own bytes; only white space between values is the page's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gateway.desk.json_walk import Event, Part, walk
+from gateway.desk.visible import visible_runs
+
+HEAD_LINES = 40
+CONTEXT_LINES = 4
+MOST_LINES = 400
+LONGEST_TEXT_BYTES = 360
+TAIL_TEXT_BYTES = 80
+MOST_INDENT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Bytes to mark; `violations` count from 1 as the page lists them. An empty span marks a place between bytes."""
+
+    start: int
+    end: int
+    violations: tuple[int, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Bytes that never leave the server; `reason` is shown in their place."""
+
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of text of one kind: key, string, number, word, punctuation, code, mask, cut or note."""
+
+    kind: str
+    text: str
+    mark: Mark | None = None
+
+
+@dataclass(slots=True)
+class Line:
+    """One line; `depth` counts the objects and arrays around it. A gap stands for `skipped` lines left out."""
+
+    number: int
+    depth: int = 0
+    pieces: list[Piece] = field(default_factory=list)
+    is_marked: bool = False
+    skipped: int = 0
+
+    @property
+    def indent(self) -> int:
+        """Steps of indentation, limited so that deep records stay on the page."""
+        return min(self.depth, MOST_INDENT)
+
+
+def lay_out(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> list[Line]:
+    """Give the lines of a JSON record around its marks, with its head, at most MOST_LINES of them.
+
+    `marks` and `masks` are sorted by start; masks do not overlap. Any bytes are taken: after the place where a
+    text stops being JSON, the rest follows as it is.
+    """
+    return _keep(_Typesetter(data, marks, masks).lines())
+
+
+def _keep(lines: Iterator[Line]) -> list[Line]:
+    """Keep the head and what stands around marked lines; gaps say how much was left out."""
+    kept: list[Line] = []
+    recent: deque[Line] = deque(maxlen=CONTEXT_LINES)
+    skipped = 0
+    after = HEAD_LINES
+    for line in lines:
+        if (line.is_marked or after > 0) and len(kept) < MOST_LINES:
+            if line.is_marked:
+                if skipped > len(recent):
+                    kept.append(Line(0, recent[0].depth, skipped=skipped - len(recent)))
+                kept += recent
+                recent.clear()
+                skipped = 0
+                after = max(after, CONTEXT_LINES + 1)
+            kept.append(line)
+            after -= 1
+        else:
+            recent.append(line)
+            skipped += 1
+    if skipped:
+        kept.append(Line(0, skipped=skipped))
+    return kept
+
+
+class _Typesetter:
+    """Turns the walk of one record into lines."""
+
+    def __init__(self, data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> None:
+        self._data = data
+        self._marks = marks
+        self._mark_starts = [mark.start for mark in marks]
+        self._masks = masks
+        self._next_mask = 0
+        self._line = Line(1)
+        self._shown_until = 0
+
+    def lines(self) -> Iterator[Line]:
+        previous: Part | None = None
+        stopped_at: int | None = None
+        for event in walk(self._data):
+            if event.part is Part.STOP:
+                stopped_at = event.start
+                break
+            if event.part is Part.FLAW or event.start < self._shown_until:
+                previous = Part.SCALAR if event.start < self._shown_until else previous
+                continue
+            yield from self._break_before(event.part, previous)
+            previous = self._take(event)
+        if stopped_at is not None:
+            if self._line.pieces:
+                yield self._new_line(self._line.depth)
+            self._rest(stopped_at)
+        yield self._line
+
+    def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
+        """End the line where the next part begins a new one."""
+        if part is Part.CLOSE:
+            if previous is not Part.OPEN:
+                yield self._new_line(self._line.depth - 1)
+            else:
+                self._line.depth -= 1 if not self._line.pieces else 0
+        elif previous is Part.OPEN:
+            yield self._new_line(self._line.depth + 1)
+        elif previous in {Part.SCALAR, Part.CLOSE}:
+            self._line.pieces.append(Piece("punctuation", ","))
+            yield self._new_line(self._line.depth)
+
+    def _new_line(self, depth: int) -> Line:
+        done, self._line = self._line, Line(self._line.number + 1, depth)
+        return done
+
+    def _take(self, event: Event) -> Part:
+        """Set one part; gives what the line ends with now. A masked container counts as one value."""
+        mask = self._mask_at(event.start)
+        if mask is not None and event.part is not Part.KEY:
+            mark = self._mark_at(event.start)
+            self._add(Piece("mask", mask.reason, mark))
+            self._shown_until = mask.end
+            return Part.SCALAR
+        self._text(event)
+        if event.part is Part.KEY:
+            self._add(Piece("punctuation", ": "))
+        return event.part
+
+    def _text(self, event: Event) -> None:
+        text = self._data[event.start : event.end]
+        mark = self._mark_at(event.start)
+        kind = _kind(event.part, text)
+        if len(text) <= LONGEST_TEXT_BYTES:
+            self._runs(kind, text, mark)
+        else:
+            cut = len(text) - LONGEST_TEXT_BYTES
+            self._runs(kind, text[: LONGEST_TEXT_BYTES - TAIL_TEXT_BYTES], mark)
+            self._add(Piece("cut", str(cut), mark))
+            self._runs(kind, text[-TAIL_TEXT_BYTES:], mark)
+        if mark is not None and mark.note:
+            self._add(Piece("note", mark.note, mark))
+
+    def _rest(self, at: int) -> None:
+        """Set what follows the place where the text stopped being JSON, marked, as it is."""
+        mark = self._mark_at(at)
+        mask = self._mask_at(at)
+        if mask is not None:
+            self._add(Piece("mask", mask.reason, mark))
+        else:
+            rest = self._data[at : at + LONGEST_TEXT_BYTES]
+            marked = 0 if mark is None else max(0, mark.end - at)
+            self._runs("string", rest[:marked], mark)
+            self._runs("string", rest[marked:], None)
+            if at + LONGEST_TEXT_BYTES < len(self._data):
+                self._add(Piece("cut", str(len(self._data) - at - LONGEST_TEXT_BYTES)))
+        if mark is not None:
+            self._add(Piece("note", mark.note, mark))
+
+    def _runs(self, kind: str, text: bytes, mark: Mark | None) -> None:
+        for run, is_code in visible_runs(text):
+            self._add(Piece("code" if is_code else kind, run, mark))
+
+    def _add(self, piece: Piece) -> None:
+        self._line.pieces.append(piece)
+        self._line.is_marked = self._line.is_marked or piece.mark is not None
+
+    def _mark_at(self, start: int) -> Mark | None:
+        """Give the mark that begins exactly here, or reaches over this place."""
+        index = bisect_right(self._mark_starts, start) - 1
+        if index < 0:
+            return None
+        mark = self._marks[index]
+        return mark if mark.start == start or start < mark.end else None
+
+    def _mask_at(self, start: int) -> Mask | None:
+        while self._next_mask < len(self._masks) and self._masks[self._next_mask].end <= start:
+            self._next_mask += 1
+        if self._next_mask < len(self._masks):
+            mask = self._masks[self._next_mask]
+            if mask.start <= start < mask.end:
+                return mask
+        return None
+
+
+def _kind(part: Part, text: bytes) -> str:
+    if part is Part.KEY:
+        return "key"
+    if part is not Part.SCALAR:
+        return "punctuation"
+    if text[:1] == b'"':
+        return "string"
+    return "word" if text[:1].isalpha() else "number"

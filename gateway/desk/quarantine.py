@@ -1,0 +1,252 @@
+"""Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from contracts.errors import NotFoundError, Unavailable
+from contracts.evidence import EventPointer, Evidence, read_evidence
+
+FIRST_WINDOW = 64
+"""Offsets looked at per topic in the first step back from the end; each further step doubles it."""
+MOST_OFFSETS = 4096
+MOST_BYTES = 64 * 1024 * 1024
+GIVE_UP_AFTER = timedelta(seconds=4)
+"""Longest that a page waits for the broker."""
+QUIET_AFTER_FAILURE = timedelta(seconds=5)
+"""How long an unreachable broker is not asked again, so that pages of an outage come at once."""
+
+_Window = dict[int, tuple[int, int]]
+"""Partition to (first offset, offset after the last)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """One record of a quarantine topic; `evidence` is None for a record that Tidegate did not put there."""
+
+    pointer: EventPointer
+    timestamp: datetime | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    evidence: Evidence | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The newest records that were asked for, newest first.
+
+    `looked_at` counts the records read to find them; `is_complete` tells whether that was all the topic holds.
+    """
+
+    records: tuple[QuarantinedRecord, ...]
+    looked_at: int
+    is_complete: bool
+
+
+class QuarantineReader:
+    """Reads quarantine topics with one cached consumer that never commits; safe to share between threads.
+
+    Methods raise Unavailable when the broker does not answer in time, NotFoundError for what is not there.
+    """
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+        self._quiet_until = 0.0
+
+    def latest(self, topic: str, *, limit: int, rule: str | None = None) -> Latest:
+        """Give the newest `limit` records of `topic`, of one violated rule if it is named.
+
+        A topic that does not exist has no records: it is made with the first refusal.
+        """
+        with self._session(topic) as session:
+            return session.latest(limit, rule)
+
+    def record(self, pointer: EventPointer) -> QuarantinedRecord:
+        """Give one record by its place in the quarantine topic."""
+        with self._session(pointer.topic) as session:
+            low, high = session.edges().get(pointer.partition, (0, 0))
+            if low <= pointer.offset < high:
+                for message in session.read({pointer.partition: (pointer.offset, pointer.offset + 1)}):
+                    return _record(message)
+        raise NotFoundError(f"no record stands at {pointer}; retention may have removed it")
+
+    def close(self) -> None:
+        """Leave the broker."""
+        with self._lock:
+            self._drop_consumer()
+
+    @contextmanager
+    def _session(self, topic: str) -> Iterator[_Session]:
+        deadline = time.monotonic() + GIVE_UP_AFTER.total_seconds()
+        if not self._lock.acquire(timeout=GIVE_UP_AFTER.total_seconds()):
+            raise Unavailable("the desk is still reading for somebody else; try again")
+        try:
+            self._refuse_while_quiet()
+            yield _Session(self._connected(), topic, deadline)
+        except (KafkaException, Unavailable) as error:
+            # A consumer that has failed may hold half an assignment: the next look starts from a new one.
+            self._drop_consumer()
+            if not isinstance(error, Unavailable):
+                self._quiet_until = time.monotonic() + QUIET_AFTER_FAILURE.total_seconds()
+                raise Unavailable(f"the broker at {self._bootstrap_servers} does not answer") from error
+            raise
+        finally:
+            self._lock.release()
+
+    def _refuse_while_quiet(self) -> None:
+        if time.monotonic() < self._quiet_until:
+            raise Unavailable(f"the broker at {self._bootstrap_servers} did not answer a moment ago")
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    "bootstrap.servers": self._bootstrap_servers,
+                    "client.id": "tidegate-desk",
+                    "group.id": "tidegate-desk",  # required by the client; nothing joins or commits
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 50,
+                    "socket.connection.setup.timeout.ms": 3000,
+                    "reconnect.backoff.max.ms": 1000,
+                    "log_level": 0,  # an unreachable broker is told on the page, once
+                }
+            )
+        return self._consumer
+
+    def _drop_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class _Session:
+    """Look-ups in one topic by one caller, all within one deadline."""
+
+    def __init__(self, consumer: Consumer, topic: str, deadline: float) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._deadline = deadline
+
+    def edges(self) -> _Window:
+        """Give the first offset, and the one after the last committed record, of each partition; {} for no topic."""
+        metadata = self._consumer.list_topics(self._topic, timeout=self._left()).topics[self._topic]
+        if metadata.error is not None:
+            if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return {}
+            raise KafkaException(metadata.error)
+        edges: _Window = {}
+        for partition in sorted(metadata.partitions):
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, partition), timeout=self._left()
+            )
+            if found is None:
+                raise Unavailable("the broker took too long to tell where the quarantine topic ends")
+            edges[partition] = found
+        return edges
+
+    def latest(self, limit: int, rule: str | None) -> Latest:
+        """Step back from the end of every partition until enough is found or the bounds are reached."""
+        edges = self.edges()
+        upper = {partition: high for partition, (_, high) in edges.items()}
+        found: list[QuarantinedRecord] = []
+        looked_at = read_bytes = offsets = 0
+        step = max(4, FIRST_WINDOW // max(1, len(edges)))
+        while True:
+            window = {
+                partition: (max(low, upper[partition] - step), upper[partition])
+                for partition, (low, _) in edges.items()
+                if upper[partition] > low
+            }
+            if not window or len(found) >= limit or offsets >= MOST_OFFSETS or read_bytes >= MOST_BYTES:
+                break
+            for message in self.read(window):
+                looked_at += 1
+                read_bytes += len(message.value() or b"")
+                record = _record(message)
+                if rule is None or (record.evidence is not None and rule in record.evidence.rules):
+                    found.append(record)
+            offsets += sum(end - start for start, end in window.values())
+            upper.update({partition: start for partition, (start, _) in window.items()})
+            step *= 2
+        found.sort(key=_newest_first)
+        return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
+
+    def read(self, window: _Window) -> Iterator[Message]:
+        """Read what stands in the window. Offsets without a record (transaction markers) are passed over."""
+        open_until = {partition: end for partition, (_, end) in window.items()}
+        self._consumer.assign(
+            [TopicPartition(self._topic, partition, start) for partition, (start, _) in window.items()]
+        )
+        while open_until:
+            messages = self._consumer.consume(num_messages=500, timeout=min(0.25, self._left()))
+            for message in messages:
+                partition, offset = message.partition() or 0, message.offset() or 0
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                    raise KafkaException(error)
+                if partition not in open_until:
+                    continue
+                if error is None and offset < open_until[partition]:
+                    yield message
+                if error is not None or offset >= open_until[partition] - 1:
+                    del open_until[partition]
+
+    def _left(self) -> float:
+        """Seconds that are left; raises Unavailable when none are."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise Unavailable("the broker took too long to give the records")
+        return left
+
+
+def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:
+    source = record.evidence.source if record.evidence is not None else record.pointer
+    when = record.timestamp.timestamp() if record.timestamp is not None else 0.0
+    return -when, -source.offset, source.partition
+
+
+def _record(message: Message) -> QuarantinedRecord:
+    kind, milliseconds = message.timestamp()
+    headers = tuple((str(header[0]), _value(header[1])) for header in message.headers() or ())
+    return QuarantinedRecord(
+        pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
+        timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        key=message.key(),
+        value=message.value(),
+        headers=headers,
+        evidence=read_evidence(headers),
+    )
+
+
+def _value(header: str | bytes | None) -> bytes | None:
+    """Give a header's value as bytes, which it always is when it comes from a broker."""
+    return header.encode() if isinstance(header, str) else header
+
+
+def _moment(milliseconds: int) -> datetime | None:
+    """Give the UTC time; None for one that no calendar holds, since producers may write any 64-bit number."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
