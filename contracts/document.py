@@ -259,7 +259,7 @@ def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -
         message = "no file is read here; put the schema itself under `definition`"
         raise ContractError((document.problem("/schema/file", message),))
     try:
-        return _read_source(file, read_schema(file))
+        return _read_source(str(PurePosixPath(document.name).parent / file), read_schema(file))
     except OSError as error:
         message = f"cannot read `{file}`: {error.strerror or error}"
     except ValueError as error:

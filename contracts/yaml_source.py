@@ -128,7 +128,7 @@ class _Reader:
             yield key, value
 
     def _scalar(self, event: Any, *, is_text: bool) -> Leaf:
-        text = str(event.value)
+        text = _joined(str(event.value))
         return Leaf(_place(event), text if is_text else self._plain(event, text), text)
 
     def _plain(self, event: Any, text: str) -> str | float | bool | None:
@@ -151,6 +151,11 @@ class _Reader:
 
 def _place(event: Any) -> Place:
     return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _joined(text: str) -> str:
+    r"""Join surrogate pairs such as "\ud83d\ude00": YAML keeps them apart, JSON, a part of it, does not."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _sentence(error: MarkedYAMLError) -> str:
