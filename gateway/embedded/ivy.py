@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import urllib.parse
 import urllib.request
@@ -19,9 +18,8 @@ Progress = Callable[[str, int, int], None]
 """Called with a phase ("resolve", "download", "verify"), how many jars are done, and of how many."""
 
 _PHASES = {"found ": "resolve", "[SUCCESSFUL ]": "download"}
-_FAILURE = re.compile(
-    r"(?i)server access error|unknownhost|connection refused|not found:|download failed|sslhandshake|no space left"
-)
+# Why a download failed, the telling words first: a module that is "not found" is mostly one that was not reached.
+_REASONS = ("server access error", "no space left", "download failed", "not found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,8 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
 
 
 def _failure(lines: list[str]) -> str:
-    reasons = list(dict.fromkeys(line for line in lines if _FAILURE.search(line)))[:3] or lines[-3:]
+    told = (line for sign in _REASONS for line in lines if sign in line.lower())
+    reasons = list(dict.fromkeys(told))[:2] or lines[-3:]
     return "\n  ".join(
         (
             "the jars could not be downloaded:",

@@ -125,7 +125,7 @@ def test_a_failed_download_says_what_to_try(mirror: Mirror) -> None:
         mirror.cache().ensure()
     message = str(caught.value)
     assert message.startswith("the jars could not be downloaded:\n")
-    assert "127.0.0.1:9" in message
+    assert "http://127.0.0.1:9/org/example/broker/1.0/broker-1.0.pom (java.net.ConnectException" in message
     assert "set TIDEGATE_IVY_SETTINGS to its path" in message
 
 
