@@ -21,7 +21,6 @@ from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
 from gateway.embedded.processes import Child, Command, RunDirectory
 
-PREFERRED_PORT = 19092
 _START_DEADLINE_SECONDS = 90
 _STOP_DEADLINE_SECONDS = 20
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -175,7 +174,7 @@ class Broker:
     def _choose_port(self) -> int:
         if self._options.port is not None:
             return ports.require(self._options.port, option="--broker-port")
-        return ports.pick(PREFERRED_PORT)
+        return ports.pick(ports.BROKER_PORT)
 
     def _configure(self, controller_port: int) -> Path:
         settings = _SETTINGS | {

@@ -15,12 +15,10 @@ import psutil
 
 from contracts.errors import SettingsError
 from gateway.embedded import ports
-from gateway.embedded.broker import PREFERRED_PORT as BROKER_PORT
 from gateway.embedded.broker import BrokerOptions
 from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
-from gateway.embedded.runtime import PREFERRED_PORT as GATEWAY_PORT
 
 _PYSPARK = "4.1.3"
 _PYTHONS = ((3, 11), (3, 13))
@@ -51,8 +49,8 @@ def examine(state: Path) -> tuple[Finding, ...]:
         _worker_python,
         _java,
         _jars,
-        lambda: _port("registry port", GATEWAY_PORT),
-        lambda: _port("broker port", BROKER_PORT),
+        lambda: _port("registry port", ports.GATEWAY_PORT),
+        lambda: _port("broker port", ports.BROKER_PORT),
         lambda: _disk(state),
         _memory,
         lambda: _leftovers(state),

@@ -12,6 +12,10 @@ from contracts.errors import SettingsError
 HOST = "127.0.0.1"
 """The embedded run listens here only. A number, because `localhost` may resolve to ::1 first."""
 
+GATEWAY_PORT = 8081
+BROKER_PORT = 19092
+"""The ports that are tried first."""
+
 _BELOW_EPHEMERAL = range(20_000, 32_000)
 """Where other ports are looked for: outgoing connections take theirs from 32768 on."""
 

@@ -25,7 +25,6 @@ from gateway.embedded.processes import Child, Command
 from gateway.embedded.registry import RegistryClient
 from gateway.embedded.state import StateDirectory
 
-PREFERRED_PORT = 8081
 _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180
 _STOP_SECONDS = {"job": 60, "gateway": 10}
@@ -122,7 +121,9 @@ class Runtime:
     def start_gateway(self) -> None:
         """Start the gateway's process. The broker must have been started."""
         asked = self._options.port
-        self._port = ports.pick(PREFERRED_PORT) if asked is None else ports.require(asked, option="--port")
+        self._port = (
+            ports.pick(ports.GATEWAY_PORT) if asked is None else ports.require(asked, option="--port")
+        )
         environment = {
             "TIDEGATE_DATABASE_URL": self._state.database_url,
             "TIDEGATE_HOST": ports.HOST,

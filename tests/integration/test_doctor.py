@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded import doctor as doctor_checks
+from gateway.embedded import ports
+from gateway.embedded.doctor import Finding, examine
+from gateway.embedded.jars import Jars, default_cache
+from gateway.embedded.java import Java
+from gateway.embedded.processes import Command, RunDirectory
+
+
+def finding(name: str, state: Path) -> Finding:
+    return next(one for one in examine(state) if one.name == name)
+
+
+def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person does."""
+    return subprocess.run(
+        [sys.executable, "-m", "gateway.cli.main", "doctor", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_is_there_is_shown(jars: Jars, java: Java, tmp_path: Path) -> None:
+    answer = doctor("--json", "--state", str(tmp_path))
+    report = json.loads(answer.stdout)
+    assert answer.stderr == ""
+    assert answer.returncode == (0 if report["ok"] else 1)
+    assert report["ok"] is all(row["ok"] for row in report["findings"])
+    found = {row["name"]: row["found"] for row in report["findings"]}
+    assert found["java"] == f"{java.version} ({java.path})"
+    assert found["jars"] == f"{len(default_cache().lock)} verified in {jars.broker_dir.parent}"
+    assert found["pyspark"] == "4.1.3"
+    assert found["state"] == f"{tmp_path}: nothing is running"
+
+
+def test_a_lack_ends_with_exit_code_1_and_says_what_to_do(jars: Jars, tmp_path: Path) -> None:
+    assert jars.broker_dir.is_dir()
+    answer = doctor("--state", str(tmp_path), TIDEGATE_JARS_DIR=str(tmp_path / "none"))
+    assert answer.returncode == 1
+    (problem,) = [line for line in answer.stdout.splitlines() if line.startswith("problem")]
+    assert problem == f"problem  jars             not installed in {tmp_path}/none"
+    assert "install them: tidegate jars" in answer.stdout
+
+
+def test_a_missing_java_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    found = finding("java", tmp_path)
+    assert not found.is_ok
+    assert found.found == "missing or unfit"
+
+
+def test_another_spark_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    expected = Finding("SPARK_HOME", "/opt/spark", "unset it: the job needs the Spark inside PySpark")
+    assert finding("SPARK_HOME", tmp_path) == expected
+
+
+def test_another_worker_python_is_said_to_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python2")
+    expected = Finding("worker python", f"{sys.executable} (PYSPARK_PYTHON=python2 is ignored)")
+    assert finding("worker python", tmp_path) == expected
+
+
+def test_a_port_in_use_names_who_holds_it() -> None:
+    with socket.create_server((ports.HOST, 0)) as server:
+        port = server.getsockname()[1]
+        found = doctor_checks._port("registry port", port)
+    assert found.is_ok
+    assert found.found.startswith(f"{port} in use by ")
+    assert found.found.endswith(f"(pid {os.getpid()}); another will be picked")
+
+
+def test_what_runs_for_a_state_folder_is_named(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run", tmp_path / "logs")
+    child = run.start(Command("broker", [sys.executable, "-c", "import time; time.sleep(600)"]))
+    try:
+        assert finding("state", tmp_path).found == f"{tmp_path}: running broker (pid {child.pid})"
+    finally:
+        child.stop(deadline_seconds=30)
