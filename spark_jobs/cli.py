@@ -1,0 +1,86 @@
+"""The command `tidegate enforce`. Cheap to import: Spark is loaded when the command runs."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from contracts.errors import SettingsError
+from spark_jobs.settings import JobSettings
+
+
+def enforce(  # noqa: PLR0913 - one parameter for each option
+    contracts: Annotated[list[str], typer.Argument(metavar="CONTRACT_ID...", help="Contracts to enforce.")],
+    *,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
+    ] = None,
+    sink: Annotated[str | None, typer.Option(help="iceberg (a table) or kafka (a topic).")] = None,
+    warehouse: Annotated[
+        Path | None, typer.Option(help="Directory of the Iceberg tables.", envvar="TIDEGATE_WAREHOUSE")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Directory of Spark's checkpoints.", envvar="TIDEGATE_CHECKPOINTS")
+    ] = None,
+    trigger_seconds: Annotated[
+        float | None, typer.Option(help="Pause between looks for new records.")
+    ] = None,
+    max_offsets: Annotated[int | None, typer.Option(help="Most offsets in one batch.")] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Process what is there, then end.")
+    ] = False,
+    starting: Annotated[
+        str | None, typer.Option(help="earliest or latest: where a new stream begins.")
+    ] = None,
+    registry_grace_seconds: Annotated[
+        float | None, typer.Option(help="How long the last good contract serves while the registry is away.")
+    ] = None,
+    ready_file: Annotated[Path | None, typer.Option(help="Written when every stream runs.")] = None,
+) -> None:
+    """Enforce contracts on their topics, until a signal stops it.
+
+    Each contract is a stream of its own: records that keep the contract go to the table lake.CONTRACT_ID (or to the
+    topic TOPIC.accepted), the others to TOPIC.quarantine with the reason. SIGTERM and Ctrl-C stop between two
+    batches; a restart continues where the tables' ledgers stand.
+
+    Example: tidegate enforce hospital.admissions --bootstrap-servers localhost:9092 --registry http://localhost:8081
+    """
+    given = {
+        "bootstrap_servers": bootstrap_servers,
+        "registry_url": registry,
+        "sink": sink,
+        "warehouse": warehouse,
+        "checkpoints": checkpoints,
+        "trigger_seconds": trigger_seconds,
+        "max_offsets": max_offsets,
+        "available_now": available_now or None,
+        "starting": starting,
+        "registry_grace_seconds": registry_grace_seconds,
+    }
+    settings = _read_settings({name: value for name, value in given.items() if value is not None})
+
+    from spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
+
+    received = enforce_contracts(settings, tuple(dict.fromkeys(contracts)), ready_file)
+    if received == signal.SIGINT:
+        raise typer.Exit(128 + signal.SIGINT)
+
+
+def _read_settings(given: dict[str, Any]) -> JobSettings:
+    try:
+        return JobSettings(**given)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise SettingsError(
+            f"{problems} (each setting is an option, or an environment variable TIDEGATE_...)"
+        ) from error

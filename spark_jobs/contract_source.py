@@ -1,0 +1,115 @@
+"""Where a stream's contract comes from: the registry, asked at each batch boundary."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+import httpx
+import structlog
+
+from contracts.document import parse_contract
+from contracts.errors import NotFoundError, Unavailable
+from contracts.plan import EnforcementPlan, compile_plan
+
+log = structlog.get_logger()
+
+_ASK_AGAIN_SECONDS = 0.5
+
+
+class RegistryGone(Unavailable):
+    """The registry has been away for longer than the last good contract may serve: the stream ends."""
+
+
+class ContractSource(Protocol):
+    """Gives the contract in force, compiled."""
+
+    def current(self) -> EnforcementPlan:
+        """Give the plan for the batch that begins now. Raises Unavailable, NotFoundError or ContractError."""
+        ...
+
+
+class RegistryContract:
+    """The latest enforced version of one contract in the registry.
+
+    An unchanged contract costs one conditional request (If-None-Match). While the registry does not answer, the last
+    good contract serves for `grace_seconds`; a stream that has none yet waits as long for its first. After that
+    `current` raises RegistryGone. A registry that answers but has no such contract is no outage: NotFoundError.
+    Setting `stopping` ends the wait.
+    """
+
+    def __init__(
+        self, client: httpx.Client, contract_id: str, grace_seconds: float, stopping: threading.Event
+    ) -> None:
+        self._client = client
+        self._contract_id = contract_id
+        self._grace_seconds = grace_seconds
+        self._stopping = stopping
+        self._plan: EnforcementPlan | None = None
+        self._etag: str | None = None
+        self._last_answer = time.monotonic()
+        self._away = False
+
+    def current(self) -> EnforcementPlan:
+        """Ask the registry; give the last good plan when it is away."""
+        while True:
+            try:
+                response = self._ask()
+            except (httpx.HTTPError, Unavailable) as error:
+                self._note_outage(error)
+                if self._plan is not None:
+                    return self._plan
+                if self._stopping.wait(_ASK_AGAIN_SECONDS):
+                    raise Unavailable("stopped while waiting for the registry") from error
+            else:
+                return self._accept(response)
+
+    def _accept(self, response: httpx.Response) -> EnforcementPlan:
+        self._last_answer = time.monotonic()
+        if self._away:
+            log.info("registry_returned", stream=self._contract_id)
+            self._away = False
+        if response.status_code == httpx.codes.NOT_MODIFIED and self._plan is not None:
+            return self._plan
+        name = f"registry:{self._contract_id}"
+        plan = compile_plan(parse_contract(response.content, name=name, read_schema=None).contract)
+        self._plan, self._etag = plan, response.headers.get("ETag")
+        log.info(
+            "contract_loaded",
+            stream=self._contract_id,
+            version=plan.contract.version,
+            fingerprint=plan.fingerprint,
+        )
+        return plan
+
+    def _ask(self) -> httpx.Response:
+        headers = {"If-None-Match": self._etag} if self._etag and self._plan else {}
+        response = self._client.get(f"/api/v1/contracts/{self._contract_id}/versions/latest", headers=headers)
+        match response.status_code:
+            case httpx.codes.OK | httpx.codes.NOT_MODIFIED:
+                return response
+            case httpx.codes.NOT_FOUND:
+                raise NotFoundError(
+                    f"the registry at {self._client.base_url} has no active version of contract "
+                    f"{self._contract_id}; publish one: tidegate publish FILE"
+                )
+            case status:
+                raise Unavailable(f"the registry answered {status}")
+
+    def _note_outage(self, error: Exception) -> None:
+        away_seconds = time.monotonic() - self._last_answer
+        if away_seconds > self._grace_seconds:
+            raise RegistryGone(
+                f"the registry at {self._client.base_url} has not answered for {away_seconds:.0f} s ({error}); "
+                "start it, or give the stream more time with --registry-grace-seconds"
+            ) from error
+        if not self._away:
+            serving = self._plan.contract.version if self._plan else None
+            log.warning(
+                "registry_away",
+                stream=self._contract_id,
+                serving=serving,
+                grace_seconds=self._grace_seconds,
+            )
+            self._away = True

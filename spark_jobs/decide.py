@@ -1,0 +1,126 @@
+"""Decide about a whole judged batch before anything of it is written: totals, counts by rule, error budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from contracts.errors import StreamStopped
+from contracts.ledger import Settlement
+from contracts.model import ErrorBudget
+from contracts.plan import EnforcementPlan
+from contracts.report import RuleCount
+from contracts.verdict import Disposition, Severity, Stage, Verdict
+
+RuleKey = tuple[Stage, str, Severity]
+"""What is counted: the stage, the rule id, keyword or column, and its severity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many records of a batch got the same disposition with the same set of failed slots."""
+
+    disposition: Disposition
+    failed: bytes | None
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of a batch. `quarantined` counts the settled records too; `written` includes warned and alerted.
+
+    `rules` counts, for the records that are not quarantined now, how many failed each slot; those that are get
+    counted from their evidence, which also knows the keyword. `alerts` counts the errors of alerted records only.
+    """
+
+    written: int
+    warned: int
+    alerted: int
+    dropped: int
+    quarantined: int
+    rules: Counter[RuleKey] = field(default_factory=Counter)
+    alerts: Counter[RuleKey] = field(default_factory=Counter)
+    over_budget: bool = False
+
+    @property
+    def records(self) -> int:
+        """All records of the batch."""
+        return self.written + self.quarantined + self.dropped
+
+
+def decide(plan: EnforcementPlan, tallies: Iterable[Tally], settled: Iterable[Settlement] = ()) -> Decision:
+    """Sum up a judged batch and judge it as a whole.
+
+    `settled` are records of the batch that an earlier attempt has quarantined for good: they are not in `tallies`.
+    Raises StreamStopped when a rule with on_violation `fail` is violated, or when the error budget is spent.
+    """
+    records: Counter[Disposition] = Counter()
+    rules: Counter[RuleKey] = Counter()
+    alerts: Counter[RuleKey] = Counter()
+    for tally in tallies:
+        records[tally.disposition] += tally.records
+        if tally.disposition is Disposition.QUARANTINED:
+            continue
+        for slot in plan.failed_slots(tally.failed):
+            key = slot.stage, slot.code, slot.severity
+            rules[key] += tally.records
+            if tally.disposition is Disposition.ALERTED and slot.severity is Severity.ERROR:
+                alerts[key] += tally.records
+    earlier = tuple(settled)
+    for settlement in earlier:
+        rules.update({(rule.stage, rule.code, rule.severity): rule.records for rule in settlement.rules})
+    if records[Disposition.FAILED]:
+        raise StreamStopped(_failure(plan, records[Disposition.FAILED], rules))
+    decision = Decision(
+        written=sum(count for disposition, count in records.items() if disposition.is_written),
+        warned=records[Disposition.WARNED],
+        alerted=records[Disposition.ALERTED],
+        dropped=records[Disposition.DROPPED],
+        quarantined=records[Disposition.QUARANTINED] + len(earlier),
+        rules=rules,
+        alerts=alerts,
+    )
+    budget = plan.contract.error_budget
+    if budget is None or not _is_spent(budget, decision):
+        return decision
+    if budget.action == "quarantine":
+        return replace(decision, over_budget=True)
+    raise StreamStopped(_overspent(budget, decision))
+
+
+def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
+    """Count the records that violated each rule, keyword or column; a record counts once under each."""
+    counts: Counter[RuleKey] = Counter()
+    for verdict in verdicts:
+        counts.update({(v.stage, v.code, v.severity) for v in verdict.violations})
+    return counts
+
+
+def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
+    """Give the counts as they are reported, most frequent first."""
+    return tuple(
+        RuleCount(stage=stage, code=code, severity=severity, records=records)
+        for (stage, code, severity), records in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def _is_spent(budget: ErrorBudget, decision: Decision) -> bool:
+    refused = decision.quarantined + decision.dropped
+    return decision.records >= budget.min_records and refused > budget.ratio * decision.records
+
+
+def _overspent(budget: ErrorBudget, decision: Decision) -> str:
+    refused = decision.quarantined + decision.dropped
+    return (
+        f"error budget spent: {refused} of {decision.records} records refused, {budget.ratio:.1%} allowed; nothing of "
+        "the batch is written. Mend the producer, or publish a contract version with another budget, and start again"
+    )
+
+
+def _failure(plan: EnforcementPlan, failed: int, rules: Counter[RuleKey]) -> str:
+    codes = ", ".join(code for (_, code, severity) in sorted(rules) if severity is Severity.ERROR)
+    return (
+        f"{failed} records violate what {plan.contract.id}@{plan.contract.version} must not let pass (on_violation "
+        f"fail; violated in this batch: {codes}); nothing of the batch is written"
+    )

@@ -1,0 +1,61 @@
+"""Enforce contracts: put the parts together, run the streams, take everything down again."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import structlog
+
+from spark_jobs.reports import RegistryReporter
+from spark_jobs.session import build_session
+from spark_jobs.settings import JobSettings
+from spark_jobs.steps import StepObserver, ignore_steps
+from spark_jobs.stream import Job
+from spark_jobs.supervisor import run_streams
+from spark_jobs.topics import Topics
+
+
+def enforce_contracts(
+    settings: JobSettings,
+    contract_ids: Sequence[str],
+    ready_file: Path | None = None,
+    observer: StepObserver = ignore_steps,
+) -> int | None:
+    """Run a stream for each contract until all have ended; gives the signal that ended them, or None.
+
+    Raises the TidegateError that weighs most when streams have failed.
+    """
+    _configure_logging()
+    spark = build_session(settings)
+    try:
+        with httpx.Client(
+            base_url=settings.registry_url, timeout=settings.registry_timeout_seconds
+        ) as client:
+            reporter = RegistryReporter(client)
+            topics = Topics(settings.bootstrap_servers)
+            try:
+                job = Job(spark, settings, topics, reporter, observer)
+                return run_streams(job, contract_ids, client, ready_file)
+            finally:
+                reporter.close()
+    finally:
+        spark.stop()
+
+
+def _configure_logging() -> None:
+    """One JSON object a line on stderr."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

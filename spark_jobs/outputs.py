@@ -1,0 +1,160 @@
+"""Kafka outputs: transactional producers that the broker fences, and the scan of what an earlier one committed.
+
+The producers live in the driver, not in the tasks: a task's own producer would have to initialise its
+transactional.id at every task, and that of a zombie task would fence the owner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+
+from contracts.errors import Unavailable
+from contracts.ledger import Vector
+from spark_jobs.topics import kafka_errors
+
+Headers = list[tuple[str, str | bytes | None]]
+"""As the client takes them; ours and those of a source are always bytes or null."""
+
+_INIT_SECONDS = 60.0
+_COMMIT_SECONDS = 60.0
+_STALL_SECONDS = 90.0
+"""Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """One record to produce. `key` and `value` may be null; `timestamp_ms` counts from 1970 UTC."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+class TransactionalProducer:
+    """One slot: a producer under its own transactional.id, which fences every older producer of that id.
+
+    Not to be used again after any of its methods has raised: this client lacks part 2 of KIP-890, so a new one is
+    made for the next attempt.
+    """
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 60_000,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                # The topic's own limit decides; this one only bounds the client.
+                "message.max.bytes": 1_000_000_000,
+                "batch.size": 500_000,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 256 * 1024,
+                "log_level": 2,
+            }
+        )
+
+    def fence(self) -> None:
+        """Fence older producers of this id and abort what they left open. Raises Fenced or Unavailable."""
+        with kafka_errors(f"initialise transactions of {self.transactional_id}"):
+            self._producer.init_transactions(_INIT_SECONDS)
+
+    def write(self, records: Iterable[OutputRecord]) -> int:
+        """Write the records in one transaction and commit it; gives their number. Raises Fenced or Unavailable."""
+        produce, poll = self._producer.produce, self._producer.poll
+        written = 0
+        with kafka_errors(f"write as {self.transactional_id}"):
+            self._producer.begin_transaction()
+            for written, record in enumerate(records, start=1):
+                while True:
+                    try:
+                        produce(
+                            record.topic,
+                            value=record.value,
+                            key=record.key,
+                            partition=record.partition,
+                            headers=record.headers,
+                            timestamp=record.timestamp_ms,
+                        )
+                        break
+                    except BufferError:
+                        poll(0.1)
+                if written % 1000 == 0:
+                    poll(0)
+            # Flushes first, and fails if any single record was not acknowledged.
+            self._producer.commit_transaction(_COMMIT_SECONDS)
+        return written
+
+
+def read_committed(bootstrap_servers: str, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
+    """Read the committed records of [start, end) of each partition; a start before the log begins reads from there.
+
+    Raises Unavailable when the broker stops answering, or when a transaction stays open for too long.
+    """
+    open_partitions = {p for p, offset in end.items() if offset > max(0, start.get(p, 0))}
+    if not open_partitions:
+        return
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "tidegate-scan",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "log_level": 2,
+        }
+    )
+    try:
+        with kafka_errors(f"read topic {topic}"):
+            consumer.assign(
+                [
+                    TopicPartition(topic, p, start.get(p, 0) or OFFSET_BEGINNING)
+                    for p in sorted(open_partitions)
+                ]
+            )
+            yield from _read_until(consumer, open_partitions, topic, end)
+    finally:
+        consumer.close()
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """Give a record's headers in order; the client's types allow more than it delivers."""
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+
+
+def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: Vector) -> Iterator[Message]:
+    deadline = time.monotonic() + _STALL_SECONDS
+    while open_partitions:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end")
+        for message in consumer.consume(10_000, 0.2):
+            error = message.error()
+            partition, offset = _place(message)
+            if error is None and partition in open_partitions and offset < end[partition]:
+                deadline = time.monotonic() + _STALL_SECONDS
+                yield message
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
+                raise Unavailable(f"read topic {topic}: {error.str()}")
+            # The end of a partition comes as a message of its own, past markers and aborted records.
+            last = offset if error is not None else offset + 1
+            if last >= end[partition]:
+                open_partitions.discard(partition)
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        raise Unavailable(f"read topic {message.topic()}: {message.error()}")
+    return partition, offset

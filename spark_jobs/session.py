@@ -1,0 +1,120 @@
+"""The Spark session: every setting that differs from Spark's default, with its reason."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contracts.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.settings import JobSettings
+
+CATALOG = "lake"
+"""Name of the Iceberg catalog; PyIceberg's SqlCatalog reads the embedded one under the same name."""
+
+
+def build_session(settings: JobSettings) -> SparkSession:
+    """Start the one Spark session of this process.
+
+    Raises SettingsError when the jars are missing, when Kafka delegation tokens are asked for, or when the
+    executors run another version of Tidegate.
+    """
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
+
+    # Otherwise the workers start the machine's python3, where nothing of ours is installed.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
+    for key, value in {**_engine(settings), **_catalog(settings)}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        _refuse_delegation_tokens(spark)
+        _require_same_version(spark)
+    except SettingsError:
+        spark.stop()
+        raise
+    return spark
+
+
+def _engine(settings: JobSettings) -> dict[str, str]:
+    # A local session talks to itself only; its ports are nobody else's business.
+    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {
+        **(local if settings.spark_master.startswith("local") else {}),
+        "spark.jars": ",".join(str(jar) for jar in _jars(settings.spark_jars)),
+        "spark.driver.memory": settings.spark_driver_memory,
+        # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
+        "spark.driver.extraJavaOptions": "-Xss8m",
+        "spark.python.daemon.module": "spark_jobs.daemon",
+        # A worker that dies in native code says where.
+        "spark.python.worker.faulthandler.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        # A batch is small; the default of 200 tasks costs more than the work.
+        "spark.sql.shuffle.partitions": "2",
+        # Adaptive execution splits small queries into more jobs than it saves.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        # Streams share the cores evenly instead of in order of arrival.
+        "spark.scheduler.mode": "FAIR",
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        # The job logs what matters itself, as JSON.
+        "spark.log.level": "ERROR",
+        # Cached batches live for a second: packing them costs more than the memory is worth.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        # A checkpoint carries no safety here, so nothing of it is worth keeping.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "4",
+    }
+
+
+def _jars(directory: Path | None) -> list[Path]:
+    jars = sorted(directory.glob("*.jar")) if directory else []
+    if not jars:
+        raise SettingsError(
+            f"no jars for Spark in {directory}; set TIDEGATE_SPARK_JARS to the directory that holds the Kafka and "
+            "Iceberg connectors (tidegate doctor shows it)"
+        )
+    return jars
+
+
+def _catalog(settings: JobSettings) -> dict[str, str]:
+    warehouse = settings.warehouse.absolute()
+    properties = settings.catalog_properties
+    if not properties:
+        warehouse.mkdir(parents=True, exist_ok=True)
+        properties = {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+            "jdbc.schema-version": "V1",
+            "warehouse": f"file://{warehouse}",
+        }
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    return {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        # The table is changed behind Spark's back when a batch is published; a cached one would be stale.
+        f"{prefix}.cache-enabled": "false",
+        **{f"{prefix}.{key}": value for key, value in properties.items()},
+    }
+
+
+def _refuse_delegation_tokens(spark: SparkSession) -> None:
+    for key, _ in spark.sparkContext.getConf().getAll():
+        if key.startswith("spark.kafka.clusters."):
+            raise SettingsError(f"{key}: Kafka delegation tokens are not supported; use SASL or TLS settings")
+
+
+def _require_same_version(spark: SparkSession) -> None:
+    """Compare the installed version on an executor with ours; it also starts the Python workers early."""
+    ours = metadata.version("tidegate")
+    (theirs,) = spark.sparkContext.parallelize([0], 1).map(lambda _: metadata.version("tidegate")).collect()
+    if theirs != ours:
+        raise SettingsError(f"the executors run tidegate {theirs}, the driver {ours}; install the same wheel")

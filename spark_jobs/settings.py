@@ -1,0 +1,46 @@
+"""Settings of the streaming job: read once at the entry, then passed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class JobSettings(BaseSettings):
+    """Everything the job can be told, by option or by environment variable (prefix TIDEGATE_)."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")
+
+    bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
+    registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
+    warehouse: Path = Field(description="Directory of the Iceberg warehouse and its catalog.")
+    checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
+    sink: Literal["iceberg", "kafka"] = "iceberg"
+    trigger_seconds: float = Field(default=0.5, ge=0, description="Pause between looks for new records.")
+    max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
+    starting: Literal["earliest", "latest"] = Field(
+        default="earliest", description="Where a stream that has no ledger yet begins."
+    )
+    available_now: bool = Field(default=False, description="Process what is there, then end.")
+    quarantine_slots: int = Field(
+        default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
+    )
+    registry_timeout_seconds: float = Field(default=2.0, gt=0)
+    registry_grace_seconds: float = Field(
+        default=300.0, ge=0, description="How long the last good contract serves while the registry is away."
+    )
+    restart_limit: int = Field(
+        default=10, ge=0, description="Restarts in a row without a published batch before a stream gives up."
+    )
+    restart_backoff_seconds: float = Field(default=1.0, gt=0)
+    spark_master: str = "local[*]"
+    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    spark_driver_memory: str = "2g"
+    spark_ui: bool = False
+    catalog_properties: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of the Iceberg catalog `lake`; empty: a JDBC catalog in the warehouse.",
+    )

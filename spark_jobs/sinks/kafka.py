@@ -1,0 +1,164 @@
+"""The Kafka sink: accepted and refused records and the ledger in one transaction of one producer.
+
+The transactional.id is the compare-and-set: who has initialised it last is the only one who can commit. So no scan
+is needed; a restart fences first and reads the ledger then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from contracts.ledger import Ledger, Settled
+from contracts.plan import EnforcementPlan
+from contracts.verdict import Disposition
+from spark_jobs.decide import Decision, RuleKey, Tally
+from spark_jobs.judge import judge_column
+from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.records import Destination, accepted_records, refused_records
+from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from spark_jobs.steps import Step
+from spark_jobs.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from spark_jobs.settings import JobSettings
+
+LEDGER_TOPIC = "tidegate.ledger"
+_LEDGER_PARTITIONS = 4
+
+
+class KafkaSink:
+    """A topic `<topic>.accepted`, the quarantine topic beside it, and the ledger in a compacted topic."""
+
+    def __init__(self, settings: JobSettings, contract_id: str, accepted: Topic, quarantine: Topic) -> None:
+        self._settings = settings
+        self._topics = Topics(settings.bootstrap_servers)
+        self._accepted = accepted
+        self._quarantine = quarantine
+        self._ledger_name = f"{contract_id}@kafka"
+        self._producer: TransactionalProducer | None = None
+        self._ledger: Ledger | None = None
+        self.name = f"kafka:{accepted.name}"
+
+    @property
+    def settled(self) -> Settled:
+        """Nothing: what a transaction did not commit is not there."""
+        return Settled()
+
+    def adopt(self, plan: EnforcementPlan) -> None:
+        """Nothing to do: a topic holds records of any contract."""
+
+    def start(self, start: StreamStart) -> Ledger:
+        """Fence, read the ledger, claim it."""
+        self._topics.ensure_compacted(LEDGER_TOPIC, _LEDGER_PARTITIONS)
+        with start.watch(Step.FENCE):
+            producer = TransactionalProducer(
+                self._settings.bootstrap_servers, f"tidegate/{self._ledger_name}/0"
+            )
+            producer.fence()
+        with start.watch(Step.VERIFY):
+            held = read_ledger(self._settings.bootstrap_servers, self._ledger_name)
+        with start.watch(Step.CLAIM):
+            claimed = (held or start.new_ledger(self._ledger_name, {}, 1)).claim(1)
+            producer.write([_ledger_record(claimed)])
+        self._producer, self._ledger = producer, claimed
+        return claimed
+
+    def judge(self, batch: MicroBatch) -> CollectedBatch:
+        """Judge a batch and fetch it: the one producer lives here, in the driver."""
+        verdict = F.col("_verdict")
+        judge = judge_column(batch.plan, typed=False)
+        rows = batch.rows.withColumn("_verdict", judge(F.col("value"))).select(
+            verdict["disposition"].alias("disposition"),
+            verdict["failed"].alias("failed"),
+            "partition",
+            "offset",
+            "key",
+            "value",
+            "headers",
+            F.unix_millis("timestamp").alias("timestamp_ms"),
+        )
+        return CollectedBatch(self, batch, rows.toArrow())
+
+    def commit(self, rows: pa.Table, decision: Decision, batch: MicroBatch) -> Published:
+        """Write everything that one batch changes, in one transaction."""
+        held, producer = self._ledger, self._producer
+        assert held is not None, "the sink was not started"  # noqa: S101 - a programming error
+        assert producer is not None, "the sink was not started"  # noqa: S101 - a programming error
+        new = held.publish(batch.published(decision, {}, 1))
+        disposition = rows.column("disposition")
+        written = rows.filter(pc.less_equal(disposition, int(Disposition.ALERTED)))
+        refused = rows.filter(pc.equal(disposition, int(Disposition.QUARANTINED)))
+        evidence: Counter[RuleKey] = Counter()
+        records: Iterator[OutputRecord] = chain(
+            refused_records(refused, Destination(self._quarantine, held, batch.plan), evidence),
+            accepted_records(written, Destination(self._accepted, held, batch.plan)),
+            [_ledger_record(new)],
+        )
+        with batch.watch(Step.PUBLISH):
+            producer.write(records)
+        self._ledger = new
+        return Published(new, evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedBatch:
+    """A judged batch in the driver's memory, as Arrow."""
+
+    sink: KafkaSink
+    batch: MicroBatch
+    rows: pa.Table
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """Records by disposition and failed slots."""
+        counts = self.rows.group_by(["disposition", "failed"]).aggregate([([], "count_all")])
+        return tuple(
+            Tally(Disposition(row["disposition"]), row["failed"], row["count_all"])
+            for row in counts.to_pylist()
+        )
+
+    def write(self, decision: Decision) -> Published:
+        """Write accepted and refused records and the ledger, in one transaction."""
+        return self.sink.commit(self.rows, decision, self.batch)
+
+    def release(self) -> None:
+        """Nothing to give back: the table goes with this value."""
+
+
+def read_ledger(bootstrap_servers: str, name: str) -> Ledger | None:
+    """Read a stream's ledger from the ledger topic; None when nobody has claimed it yet.
+
+    To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
+    """
+    end = Topics(bootstrap_servers).latest(LEDGER_TOPIC)
+    partition = _ledger_partition(name)
+    found: bytes | None = None
+    for message in read_committed(bootstrap_servers, LEDGER_TOPIC, {}, {partition: end[partition]}):
+        if message.key() == name.encode():
+            found = message.value()
+    return Ledger.parse(found) if found is not None else None
+
+
+def _ledger_partition(name: str) -> int:
+    return crc32(name.encode()) % _LEDGER_PARTITIONS
+
+
+def _ledger_record(ledger: Ledger) -> OutputRecord:
+    return OutputRecord(
+        LEDGER_TOPIC,
+        _ledger_partition(ledger.name),
+        ledger.name.encode(),
+        ledger.text.encode(),
+        [],
+        int(time.time() * 1000),
+    )

@@ -1,0 +1,116 @@
+"""What every sink does: the start of the protocol, judging a batch in the shape it needs, and writing it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
+from contracts.plan import EnforcementPlan
+from spark_jobs.decide import Decision, RuleKey, Tally
+from spark_jobs.steps import Stopwatch
+from spark_jobs.topics import Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStart:
+    """What a sink needs to claim a stream: `begin` is where a ledger that does not exist yet would begin."""
+
+    plan: EnforcementPlan
+    source: Topic
+    begin: Vector
+    watch: Stopwatch
+
+    def new_ledger(self, name: str, scan_from: dict[str, Vector], slots: int) -> Ledger:
+        """Give the ledger of a stream that never ran: nobody has claimed it yet."""
+        return Ledger(
+            name=name,
+            stream=self.plan.contract.id,
+            topic=self.source.name,
+            topic_id=self.source.topic_id,
+            epoch=0,
+            n=0,
+            begin=self.begin,
+            end=self.begin,
+            scan_from=scan_from,
+            slots=slots,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One micro-batch: its rows, its offsets, the contract it is judged by, and what is settled already of it."""
+
+    rows: DataFrame
+    start: Vector
+    end: Vector
+    plan: EnforcementPlan
+    settled: tuple[Settlement, ...]
+    watch: Stopwatch
+
+    @property
+    def contract(self) -> str:
+        """The contract as `id@version`."""
+        return f"{self.plan.contract.id}@{self.plan.contract.version}"
+
+    def published(self, decision: Decision, scan_from: dict[str, Vector], slots: int) -> PublishedBatch:
+        """Give what this batch changes in the ledger."""
+        totals = BatchTotals(
+            written=decision.written,
+            quarantined=decision.quarantined,
+            dropped=decision.dropped,
+            absent=span(self.start, self.end) - decision.records,
+        )
+        return PublishedBatch(self.start, self.end, scan_from, totals, self.contract, slots)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The ledger after a batch, and what the evidence of its refused records counted."""
+
+    ledger: Ledger
+    evidence: Counter[RuleKey]
+
+
+class JudgedBatch(Protocol):
+    """A batch that has been judged, once, and is held until it is written."""
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """Records by disposition and failed slots; settled records are not among them."""
+        ...
+
+    def write(self, decision: Decision) -> Published:
+        """Write what was decided, and move the ledger with it. Raises Fenced or Unavailable."""
+        ...
+
+    def release(self) -> None:
+        """Let go of the records."""
+        ...
+
+
+class Sink(Protocol):
+    """A destination with its ledger. One instance serves one attempt of one stream and is not used after an error."""
+
+    name: str
+
+    @property
+    def settled(self) -> Settled:
+        """The records that an earlier attempt has settled and that are still ahead of the ledger."""
+        ...
+
+    def start(self, start: StreamStart) -> Ledger:
+        """Claim the ledger and fence what came before. Raises Fenced, StreamStopped or Unavailable."""
+        ...
+
+    def adopt(self, plan: EnforcementPlan) -> None:
+        """Make ready for records of this contract. Raises StreamStopped when the destination cannot hold them."""
+        ...
+
+    def judge(self, batch: MicroBatch) -> JudgedBatch:
+        """Judge the rows of a batch that are not settled."""
+        ...

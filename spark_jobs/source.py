@@ -1,0 +1,67 @@
+"""The Kafka source: one topic, read by the JVM connector, and the offsets that each batch covers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from contracts.errors import StreamStopped
+from contracts.ledger import Vector
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_jobs.settings import JobSettings
+
+
+def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:
+    """Read `topic` from `start`, which names every partition that the topic has now.
+
+    Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
+    """
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: {str(p): offset for p, offset in sorted(start.items())}}),
+        "maxOffsetsPerTrigger": str(settings.max_offsets),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+        # Near the end of a topic a long fetch blocks the offset look-ups behind it: 0.5-1.0 s a batch.
+        "kafka.fetch.max.wait.ms": "50",
+        "groupIdPrefix": f"tidegate-{topic}",
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+class BatchOffsets:
+    """The offsets that each batch of one query covers, from Spark's write-ahead log of offsets.
+
+    They never come from the rows: a compacted topic has gaps, and a batch may hold no readable record at all.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, topic: str, start: Vector) -> None:
+        jvm = spark._jvm  # noqa: SLF001 - the offset log has no Python face
+        assert jvm is not None  # noqa: S101 - narrows for the type checker
+        log = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqLog
+        self._log = log(spark._jsparkSession, f"{checkpoint}/offsets")  # noqa: SLF001 - the same
+        self._topic = topic
+        self._ends: dict[int, Vector] = {-1: start}
+
+    def of(self, batch_id: int) -> tuple[Vector, Vector]:
+        """Start and end of a batch. A partition that was added since the batch before counts from 0."""
+        end = self._end(batch_id)
+        before = self._end(batch_id - 1)
+        self._ends = {batch_id - 1: before, batch_id: end}
+        return {partition: before.get(partition, 0) for partition in end}, end
+
+    def _end(self, batch_id: int) -> Vector:
+        if batch_id not in self._ends:
+            entry = self._log.get(batch_id)
+            if entry.isEmpty():
+                raise StreamStopped(
+                    f"Spark's offset log has no entry for batch {batch_id}; restart the stream"
+                )
+            text = entry.get().offsets().apply(0).get().json()
+            self._ends[batch_id] = {int(p): int(o) for p, o in json.loads(text)[self._topic].items()}
+        return self._ends[batch_id]

@@ -1,0 +1,55 @@
+"""The steps of the exactly-once protocol, as they are seen from outside: timed, and open to an observer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Protocol
+
+
+class Step(StrEnum):
+    """The steps of a start (claim to scan) and of a batch (contract to publish), in order."""
+
+    CLAIM = "claim"
+    FENCE = "fence"
+    VERIFY = "verify"
+    SCAN = "scan"
+    CONTRACT = "contract"
+    JUDGE = "judge"
+    DECIDE = "decide"
+    QUARANTINE = "quarantine"
+    STAGE = "stage"
+    PUBLISH = "publish"
+    COMMITTED = "committed"
+
+
+class StepObserver(Protocol):
+    """Told of every step that a stream has finished. The job itself passes `ignore_steps`."""
+
+    def __call__(self, stream: str, step: Step) -> None:
+        """Take note; an observer that raises fails the attempt."""
+        ...
+
+
+def ignore_steps(stream: str, step: Step) -> None:
+    """Observe nothing."""
+
+
+class Stopwatch:
+    """Times the steps of one start or one batch, and tells the observer when each is over."""
+
+    def __init__(self, stream: str, observer: StepObserver) -> None:
+        self._stream = stream
+        self._observer = observer
+        self.milliseconds: dict[str, int] = {}
+
+    @contextmanager
+    def __call__(self, step: Step) -> Iterator[None]:
+        """Time one step; a step that raises is not over."""
+        begun = time.perf_counter()
+        yield
+        elapsed = round((time.perf_counter() - begun) * 1000)
+        self.milliseconds[step] = self.milliseconds.get(step, 0) + elapsed
+        self._observer(self._stream, step)

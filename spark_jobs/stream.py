@@ -1,0 +1,289 @@
+"""One stream, one attempt: the start of the protocol, then batch after batch until it is stopped or fails.
+
+A failure that may pass ends the attempt; the next attempt goes through the whole start again. Spark's checkpoint is
+made anew for each attempt: positions come from the ledger, so that a lost checkpoint is no special case.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+import structlog
+
+from contracts.errors import StreamStopped, Unavailable
+from contracts.ledger import Ledger, Vector, require_contiguous, span
+from contracts.plan import EnforcementPlan
+from contracts.report import BatchReport
+from spark_jobs.contract_source import ContractSource
+from spark_jobs.decide import Decision, decide, rule_counts
+from spark_jobs.reports import Reporter
+from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.iceberg import IcebergSink
+from spark_jobs.sinks.kafka import KafkaSink
+from spark_jobs.sinks.sink import MicroBatch, Published, Sink, StreamStart
+from spark_jobs.source import BatchOffsets, read_topic
+from spark_jobs.steps import Step, StepObserver, Stopwatch
+from spark_jobs.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all streams of one process share."""
+
+    spark: SparkSession
+    settings: JobSettings
+    topics: Topics
+    reporter: Reporter
+    observer: StepObserver
+
+
+class StreamAttempt:
+    """One claim of one stream."""
+
+    def __init__(self, job: Job, contract_id: str, contracts: ContractSource) -> None:
+        self._job = job
+        self._contract_id = contract_id
+        self._contracts = contracts
+        self._lock = Lock()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self.published = 0
+
+    def run(self, stopping: Event, running: Event) -> None:
+        """Run until `stopping` is set, or until there is nothing left with `available_now`.
+
+        Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt.
+        """
+        query = self._start()
+        running.set()
+        try:
+            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type] # takes seconds as a float, says int
+                if stopping.is_set() or self._failure is not None:
+                    break
+        finally:
+            self._stop(query)
+        if self._failure is not None:
+            raise self._failure
+
+    def _start(self) -> StreamingQuery:
+        watch = Stopwatch(self._contract_id, self._job.observer)
+        with watch(Step.CONTRACT):
+            self._plan = self._contracts.current()
+        self._source = _require_source(self._job.topics, self._plan)
+        self._sink = _open_sink(self._job, self._contract_id, self._source)
+        earliest = self._job.topics.earliest(self._source.name)
+        latest = self._job.topics.latest(self._source.name)
+        begin = latest if self._job.settings.starting == "latest" else earliest
+        self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        start = _resume(self._ledger, self._source, earliest, latest)
+        log.info(
+            "stream_started",
+            stream=self._contract_id,
+            sink=self._sink.name,
+            epoch=self._ledger.epoch,
+            behind=span(start, latest),
+            settled=len(self._sink.settled),
+            ms=watch.milliseconds,
+        )
+        return self._query(start)
+
+    def _query(self, start: Vector) -> StreamingQuery:
+        spark, settings = self._job.spark, self._job.settings
+        folder = settings.checkpoints.absolute() / self._contract_id
+        shutil.rmtree(folder, ignore_errors=True)
+        checkpoint = f"file://{folder}/{settings.sink}-{self._ledger.epoch}"
+        self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
+        writer = (
+            read_topic(spark, settings, self._source.name, start)
+            .writeStream.queryName(self._contract_id)
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(self._on_batch)
+        )
+        if settings.available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{round(settings.trigger_seconds * 1000)} milliseconds").start()
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """End the query between two batches: waits for the batch in hand, and lets none begin."""
+        with self._lock:
+            self._closing = True
+        query.stop()
+
+    def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """Take a batch from Spark. Never raises: a traceback through Spark helps nobody, and its log is not trusted.
+
+        After a failure or a stop, batches that Spark still begins are let pass untouched: the next attempt starts
+        from the ledger.
+        """
+        with self._lock:
+            if self._closing:
+                return
+            try:
+                self._process(rows, batch_id)
+            except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
+                self._failure = error
+                self._closing = True
+
+    def _process(self, rows: DataFrame, batch_id: int) -> None:
+        began = datetime.now(UTC)
+        watch = Stopwatch(self._contract_id, self._job.observer)
+        start, end = self._offsets.of(batch_id)
+        require_contiguous(self._ledger.end, start)
+        with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
+            plan = self._adopt()
+        settled = tuple(self._sink.settled.within(start, end).values())
+        batch = MicroBatch(rows, start, end, plan, settled, watch)
+        with watch(Step.JUDGE):
+            judged = self._sink.judge(batch)
+        try:
+            with watch(Step.DECIDE):
+                decision = decide(plan, judged.tallies, settled)
+            published = judged.write(decision)
+        finally:
+            judged.release()
+        self._ledger = published.ledger
+        self.published += 1
+        self._job.observer(self._contract_id, Step.COMMITTED)
+        self._tell(batch, decision, published, began)
+
+    def _adopt(self) -> EnforcementPlan:
+        """Ask for the contract, and require that the topic is still the one that the ledger counts."""
+        plan = self._contracts.current()
+        if plan.contract.topic != self._source.name:
+            raise StreamStopped(
+                f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
+                f"reads {self._source.name}; start a stream for a contract of another id"
+            )
+        identity = self._job.topics.identity(self._source.name)
+        if identity is None or identity[0] != self._ledger.topic_id:
+            raise StreamStopped(_recreated(self._source.name))
+        if plan.fingerprint != self._plan.fingerprint:
+            self._sink.adopt(plan)
+            self._plan = plan
+        return plan
+
+    def _tell(self, batch: MicroBatch, decision: Decision, published: Published, began: datetime) -> None:
+        ledger, contract = published.ledger, batch.plan.contract
+        report = BatchReport(
+            stream=self._contract_id,
+            topic=self._source.name,
+            quarantine_topic=quarantine_topic(self._source.name),
+            sink=self._sink.name,
+            epoch=ledger.epoch,
+            n=ledger.n,
+            contract=batch.contract,
+            fingerprint=batch.plan.fingerprint,
+            started_at=began,
+            committed_at=datetime.now(UTC),
+            records=decision.records,
+            written=decision.written,
+            warned=decision.warned,
+            alerted=decision.alerted,
+            quarantined=decision.quarantined,
+            dropped=decision.dropped,
+            rules=rule_counts(decision.rules + published.evidence),
+            start=batch.start,
+            end=batch.end,
+            lag_records=self._lag(batch.end),
+            timings_ms=batch.watch.milliseconds,
+        )
+        self._job.reporter.report(report)
+        log.info(
+            "batch_published",
+            stream=self._contract_id,
+            contract=contract.version,
+            epoch=report.epoch,
+            n=report.n,
+            records=report.records,
+            written=report.written,
+            quarantined=report.quarantined,
+            dropped=report.dropped,
+            lag=report.lag_records,
+            ms=report.timings_ms,
+        )
+        if decision.alerts:
+            counts = {code: records for (_, code, _), records in sorted(decision.alerts.items())}
+            log.warning(
+                "alert_raised", stream=self._contract_id, n=ledger.n, records=decision.alerted, rules=counts
+            )
+        if decision.over_budget:
+            log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
+
+    def _lag(self, end: Vector) -> int | None:
+        try:
+            return max(0, span(end, self._job.topics.latest(self._source.name)))
+        except Unavailable:
+            return None
+
+
+def quarantine_topic(topic: str) -> str:
+    """Name of the topic that takes the refused records of `topic`."""
+    return f"{topic}.quarantine"
+
+
+def accepted_topic(topic: str) -> str:
+    """Name of the topic that takes the accepted records of `topic` with the Kafka sink."""
+    return f"{topic}.accepted"
+
+
+def _require_source(topics: Topics, plan: EnforcementPlan) -> Topic:
+    source = topics.describe(plan.contract.topic)
+    if source is None:
+        raise Unavailable(
+            f"topic {plan.contract.topic} of contract {plan.contract.id} does not exist; create it"
+        )
+    return source
+
+
+def _open_sink(job: Job, contract_id: str, source: Topic) -> Sink:
+    quarantine = _output(job.topics, quarantine_topic(source.name), source)
+    if job.settings.sink == "iceberg":
+        return IcebergSink(job.spark, job.settings, contract_id, quarantine)
+    accepted = _output(job.topics, accepted_topic(source.name), source)
+    return KafkaSink(job.settings, contract_id, accepted, quarantine)
+
+
+def _output(topics: Topics, name: str, source: Topic) -> Topic:
+    topics.ensure_output(name, source)
+    output = topics.describe(name)
+    if output is None:
+        raise Unavailable(f"topic {name} was created but is not there yet")
+    return output
+
+
+def _resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
+    """Where reading goes on, for every partition. Raises StreamStopped when that is no longer possible."""
+    if ledger.topic_id != source.topic_id:
+        raise StreamStopped(_recreated(source.name))
+    for partition, end in sorted(ledger.end.items()):
+        if earliest.get(partition, 0) > end:
+            raise StreamStopped(
+                f"{source.name}: partition {partition} begins at {earliest[partition]}, the ledger ends at {end}: records "
+                "were deleted before they were judged. Lengthen the topic's retention; to go on without them, give the "
+                "stream a new table or contract id and start at the earliest record"
+            )
+        if latest.get(partition, 0) < end:
+            raise StreamStopped(
+                f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
+                "the broker has lost records that were judged; restore them before going on"
+            )
+    return {partition: ledger.end.get(partition, first) for partition, first in earliest.items()}
+
+
+def _recreated(topic: str) -> str:
+    return (
+        f"topic {topic} was deleted and made anew: its offsets say nothing about the ledger's. Give the new topic a new "
+        "contract id (or a new table) and start again"
+    )

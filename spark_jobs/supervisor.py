@@ -1,0 +1,181 @@
+"""Several streams in one process: each in its own thread, restarted on its own, stopped together."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+import httpx
+import structlog
+from confluent_kafka import KafkaException
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException, PythonException
+
+from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from spark_jobs.contract_source import RegistryContract, RegistryGone
+from spark_jobs.stream import Job, StreamAttempt
+
+log = structlog.get_logger()
+
+_MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
+"""Failures that another attempt may not meet: the broker, the registry, the store, a lost worker."""
+
+_LONGEST_BACKOFF_SECONDS = 30.0
+
+
+class StreamThread(InheritableThread):
+    """Keeps one stream going: attempt after attempt, until it is stopped, ends or must not go on."""
+
+    def __init__(self, job: Job, contract_id: str, registry: httpx.Client, stopping: Event) -> None:
+        super().__init__(target=self._keep_going, name=f"stream-{contract_id}", daemon=True)
+        self.contract_id = contract_id
+        self.running = Event()
+        self.failure: BaseException | None = None
+        self._job = job
+        self._stopping = stopping
+        self._contracts = RegistryContract(
+            registry, contract_id, job.settings.registry_grace_seconds, stopping
+        )
+
+    def _keep_going(self) -> None:
+        # Jobs of this stream share the cores evenly with those of the others.
+        self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
+        failures = 0
+        while not self._stopping.is_set():
+            attempt = StreamAttempt(self._job, self.contract_id, self._contracts)
+            try:
+                attempt.run(self._stopping, self.running)
+            except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
+                if self._stopping.is_set() and isinstance(error, _MAY_PASS):
+                    break
+                failures = 1 if attempt.published else failures + 1
+                if not self._may_go_on(error, failures):
+                    self._end(error)
+                    return
+                self._wait(error, failures)
+            else:
+                break
+        log.info("stream_ended", stream=self.contract_id)
+
+    def _may_go_on(self, error: BaseException, failures: int) -> bool:
+        return (
+            isinstance(error, _MAY_PASS)
+            # The judge raises on no record: an exception in a worker is a bug, and comes back.
+            and not isinstance(error, (RegistryGone, PythonException))
+            and failures <= self._job.settings.restart_limit
+        )
+
+    def _wait(self, error: BaseException, failures: int) -> None:
+        seconds = min(
+            _LONGEST_BACKOFF_SECONDS, self._job.settings.restart_backoff_seconds * 2 ** (failures - 1)
+        )
+        log.warning(
+            "stream_restarting",
+            stream=self.contract_id,
+            failures=failures,
+            seconds=round(seconds, 1),
+            error=_brief(error),
+        )
+        # Streams that failed together do not all come back in the same moment.
+        self._stopping.wait(seconds * random.uniform(0.75, 1.0))  # noqa: S311 - spreads load, guards nothing
+
+    def _end(self, error: BaseException) -> None:
+        if isinstance(error, _MAY_PASS) and not isinstance(error, (TidegateError, PythonException)):
+            self.failure = Unavailable(
+                f"{self.contract_id}: gave up after repeated failures: {_brief(error)}"
+            )
+            self.failure.__cause__ = error
+        else:
+            self.failure = error
+        is_ours = isinstance(error, TidegateError)
+        log.error(
+            "stream_failed",
+            stream=self.contract_id,
+            kind=type(error).__name__,
+            error=_brief(error),
+            exc_info=None if is_ours else error,
+        )
+
+
+def run_streams(
+    job: Job, contract_ids: Sequence[str], registry: httpx.Client, ready_file: Path | None = None
+) -> int | None:
+    """Run a stream for each contract until all have ended or a signal asks for it.
+
+    SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file`
+    is written when every stream has a running query. Gives the number of the signal that stopped the streams, None
+    when they ended by themselves. Raises the failure that weighs most, when streams have failed.
+    """
+    stopping = Event()
+    threads = [StreamThread(job, contract_id, registry, stopping) for contract_id in contract_ids]
+    with _stop_on_signal(stopping) as received:
+        for thread in threads:
+            thread.start()
+        _wait_for(threads, lambda: all(thread.running.is_set() for thread in threads))
+        if ready_file is not None and any(thread.is_alive() for thread in threads):
+            _write_ready(ready_file, contract_ids)
+        _wait_for(threads, lambda: False)
+    failures = [thread.failure for thread in threads if thread.failure is not None]
+    if failures:
+        raise max(failures, key=_weight)
+    return received[0] if received else None
+
+
+def _wait_for(threads: Sequence[StreamThread], is_enough: Callable[[], bool]) -> None:
+    """Wait in short steps, for a signal handler runs only between them."""
+    while not is_enough() and any(thread.is_alive() for thread in threads):
+        for thread in threads:
+            thread.join(0.1)
+
+
+def _write_ready(ready_file: Path, contract_ids: Sequence[str]) -> None:
+    """Write the file in one step: who sees it sees all of it."""
+    scratch = ready_file.with_name(f"{ready_file.name}.{os.getpid()}")
+    scratch.write_text(json.dumps({"pid": os.getpid(), "streams": list(contract_ids)}))
+    scratch.replace(ready_file)
+
+
+@contextmanager
+def _stop_on_signal(stopping: Event) -> Iterator[list[int]]:
+    received: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        stopping.set()
+        for again in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(again, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _weight(error: BaseException) -> int:
+    """How much a failure says: a bug most, then what waits for a person, then what may pass."""
+    match error:
+        case Fenced():
+            return 2
+        case StreamStopped():
+            return 3
+        case Unavailable():
+            return 1
+        case TidegateError():
+            return 4
+        case _:
+            return 5
+
+
+def _brief(error: BaseException) -> str:
+    """Cut a message to its first line: the rest of a JVM's is its stack."""
+    return str(error).strip().partition("\n")[0][:500]
