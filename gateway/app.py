@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from gateway import problems
 from gateway.api import contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
+from gateway.api.openapi import DocumentedApi
 from gateway.desk import routes
 from gateway.factory import Factory
 
@@ -31,7 +32,7 @@ def create_app(factory: Factory) -> FastAPI:
         factory.close()
         _log.info("registry_stopped")
 
-    app = FastAPI(
+    app = DocumentedApi(
         title="Tidegate",
         summary="Registry of data contracts, and what their streams refused.",
         version=version("tidegate"),

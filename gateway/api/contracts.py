@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
@@ -20,6 +20,14 @@ router = APIRouter(prefix="/api/v1", tags=["contracts"])
 
 _JSON_TYPES = ("application/json",)
 _YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+_DOCUMENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The contract document, self-contained; its ETag is the fingerprint.",
+        "content": {"application/json": {"schema": {"type": "object"}, "example": CONTRACT}},
+    },
+    304: {"description": "The client holds this document already."},
+}
 
 ContractId = Annotated[str, Path(description="Id of the contract.", examples=["hospital.admissions"])]
 Version = Annotated[
@@ -111,7 +119,7 @@ def list_contracts(
     operation_id="get_contract_by_registry_id",
     summary="Fetch a version by its registry id",
     response_class=Response,
-    responses=responses(404, 422, 503),
+    responses={**_DOCUMENT, **responses(404, 422, 503)},
 )
 def get_contract_by_registry_id(
     registry_id: Annotated[int, Path(ge=1, lt=2**63, examples=[3])],
@@ -138,7 +146,7 @@ def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail
     operation_id="get_contract_version",
     summary="Fetch a version",
     response_class=Response,
-    responses=responses(404, 503),
+    responses={**_DOCUMENT, **responses(404, 503)},
 )
 def get_contract_version(
     contract_id: ContractId, version: Version, factory: FactoryDep, if_none_match: IfNoneMatch = None

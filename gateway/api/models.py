@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contracts.model import Status
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
+from gateway.api.examples import REPORT
 from gateway.services.judging import Judgement
 from gateway.services.registry import ContractPage
 from gateway.services.streams import RefusalBucket, StreamSummary
@@ -23,6 +24,46 @@ _VERSION: dict[str, Any] = {
     "domain": "hospital",
     "fingerprint": "3f5a0d6c1b0e4b8f9f6e2a7c5d4b3a291817161514131211100f0e0d0c0b0a09",
     "published_at": "2026-07-01T12:00:00Z",
+}
+_VIOLATION: dict[str, Any] = {
+    "stage": "rule",
+    "code": "age-is-known",
+    "pointer": "/age",
+    "severity": "error",
+    "message": "age holds a value that the contract forbids",
+}
+_TOTALS: dict[str, Any] = {
+    "batches": 1,
+    "records": 1000,
+    "written": 970,
+    "warned": 4,
+    "alerted": 0,
+    "quarantined": 29,
+    "dropped": 1,
+    "refused_share": 0.03,
+}
+_STREAM: dict[str, Any] = {
+    "stream": "hospital.admissions",
+    "topic": "hospital.admissions",
+    "quarantine_topic": "hospital.admissions.quarantine",
+    "sink": "iceberg:lake.hospital.admissions",
+    "contract": "hospital.admissions@1.2.0",
+    "fingerprint": _VERSION["fingerprint"],
+    "epoch": 1,
+    "n": 1,
+    "first_started_at": "2026-07-01T12:00:00Z",
+    "started_at": "2026-07-01T12:00:00Z",
+    "last_committed_at": "2026-07-01T12:00:02Z",
+    "records_per_second_last_minute": 16.7,
+    "records_per_second_since_start": 500.0,
+    "lag_records": 0,
+    "totals": _TOTALS,
+    "sparkline": [{"start": "2026-07-01T11:32:03Z", "records": 1000, "refused": 30}],
+}
+_SLICE: dict[str, Any] = {
+    "start": "2026-07-01T12:00:00Z",
+    "end": "2026-07-01T12:30:00Z",
+    "counts": [{"stage": "rule", "code": "age-is-known", "records": 30}],
 }
 _CONTRACT: dict[str, Any] = {"id": "hospital.admissions", "topic": "hospital.admissions"}
 
@@ -103,15 +144,7 @@ class ContractDetail(ContractName):
 class ViolationInfo(BaseModel):
     """One way in which a record breaks the contract."""
 
-    model_config = _example(
-        {
-            "stage": "rule",
-            "code": "age-is-known",
-            "pointer": "/age",
-            "severity": "error",
-            "message": "holds a forbidden value",
-        }
-    )
+    model_config = _example(_VIOLATION)
 
     stage: Stage
     code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")
@@ -131,6 +164,18 @@ class VerdictInfo(BaseModel):
 
 class JudgementInfo(BaseModel):
     """The verdicts on the posted records, in their order."""
+
+    model_config = _example(
+        {
+            "contract": "hospital.admissions@1.2.0",
+            "fingerprint": _VERSION["fingerprint"],
+            "counts": {"accepted": 1, "quarantined": 1},
+            "verdicts": [
+                {"disposition": "accepted", "violations": []},
+                {"disposition": "quarantined", "violations": [_VIOLATION]},
+            ],
+        }
+    )
 
     contract: str = Field(description="id@version that judged.", examples=["hospital.admissions@1.2.0"])
     fingerprint: str
@@ -199,7 +244,7 @@ class SparkInfo(BaseModel):
 class StreamInfo(BaseModel):
     """The state of one stream."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = _example(_STREAM)
 
     stream: str
     topic: str
@@ -227,11 +272,15 @@ class StreamInfo(BaseModel):
 class StreamList(BaseModel):
     """Every stream that ever reported a batch."""
 
+    model_config = _example({"streams": [_STREAM]})
+
     streams: tuple[StreamInfo, ...]
 
 
 class BatchList(BaseModel):
     """Batch reports, newest first."""
+
+    model_config = _example({"batches": [REPORT]})
 
     batches: tuple[BatchReport, ...]
 
@@ -263,5 +312,7 @@ class RefusalSlice(BaseModel):
 
 class RefusalList(BaseModel):
     """Violations of severity error over time, empty slices included."""
+
+    model_config = _example({"buckets": [_SLICE]})
 
     buckets: tuple[RefusalSlice, ...]

@@ -16,6 +16,7 @@ from gateway.problems import InvalidBody, RequestError
 _SPACE = re.compile(r"[ \t\n\r]*")
 # Only the extent of a value counts here, so numbers of any length are passed over and never converted.
 _DECODER = json.JSONDecoder(parse_int=lambda _: ..., parse_float=lambda _: ..., parse_constant=lambda _: ...)
+_FIRST = frozenset('{["-0123456789tfnNI')  # with which a value may begin
 
 
 class PostedRecord(BaseModel):
@@ -144,7 +145,7 @@ class _Envelope:
             raise self._malformed()
 
     def _open(self, token: str, pointer: str, sentence: str) -> None:
-        if not self._peek():
+        if self._peek() not in _FIRST:
             raise self._malformed()
         if not self._accept(token):
             _refuse(pointer, sentence)

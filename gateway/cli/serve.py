@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 from typing import Annotated, Any
 
@@ -53,7 +54,8 @@ def serve(
       tidegate serve
       tidegate serve --port 8081 --database-url sqlite:////var/lib/tidegate/registry.db
 
-    Exit codes: 0 stopped on request, 2 a setting cannot work, 3 the database does not serve.
+    Exit codes: 0 stopped by SIGTERM, 2 a setting cannot work, 3 the database does not
+    serve, 130 stopped by Ctrl-C.
     """
     given = {
         "host": host,
@@ -66,19 +68,23 @@ def serve(
 
 
 def run(settings: GatewaySettings) -> None:
-    """Serve until a signal. Requests under way are answered first, for at most ten seconds."""
+    """Serve until a signal. Requests under way are answered first, for at most ten seconds.
+
+    Raises SettingsError for an address that cannot be taken, Unavailable when the database does not serve.
+    """
     factory = Factory(settings)
+    listening = _listen(settings.host, settings.port)
     factory.database.migrate()
     config = uvicorn.Config(
         create_app(factory),
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    _Server(config).run()
+    # The server stops in order at SIGTERM and then raises the signal again; it has done its work by then.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    _Server(config).run(sockets=[listening])
 
 
 class _Server(uvicorn.Server):
@@ -86,10 +92,20 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for server in self.servers:
-            for bound in server.sockets:
-                host, port = bound.getsockname()[:2]
-                _log.info("registry_listening", host=host, port=port)
+        for listening in sockets or ():
+            host, port = listening.getsockname()[:2]
+            _log.info("registry_listening", host=host, port=port)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        raise SettingsError(
+            f"{host}:{port} cannot be listened on: {reason}; choose another with --host and --port"
+        ) from error
 
 
 def configure_logging() -> None:

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, inspect
+
+from contracts.errors import SettingsError, Unavailable
+from contracts.report import BatchReport
+from gateway.factory import Factory
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.storage.tables import Table
+
+MakeContract = Callable[..., bytes]
+MakeReport = Callable[..., BatchReport]
+
+
+def url(folder: Path) -> str:
+    return f"sqlite:///{folder}/registry.db"
+
+
+def tables(folder: Path) -> set[str]:
+    engine = create_engine(url(folder))
+    found = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return found
+
+
+def test_migrations_run_up_down_and_up_again(tmp_path: Path) -> None:
+    database = Database(url(tmp_path))
+    states = []
+    for revision in ("head", "base", "head", "head"):
+        database.migrate(revision)
+        states.append((database.is_current(), tables(tmp_path)))
+    database.close()
+    ours = {*Table.metadata.tables, "alembic_version"}
+    assert states == [(True, ours), (False, {"alembic_version"}), (True, ours), (True, ours)]
+
+
+def test_migrations_make_exactly_the_mapped_tables(tmp_path: Path) -> None:
+    Database(url(tmp_path)).migrate()
+    engine = create_engine(url(tmp_path))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
+
+
+def test_data_survives_a_migration_that_has_nothing_to_do(
+    factory: Factory, make_contract: MakeContract
+) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    factory.database.migrate()
+    assert factory.registry().version("hospital.admissions", "1.2.0").registry_id == 1
+
+
+def test_processes_that_start_together_take_turns(tmp_path: Path) -> None:
+    program = "import sys; from gateway.storage.database import Database; Database(sys.argv[1]).migrate()"
+    processes = [subprocess.Popen([sys.executable, "-c", program, url(tmp_path)]) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0, 0, 0, 0]
+    assert Database(url(tmp_path)).is_current()
+
+
+def test_commits_are_durable_and_foreign_keys_hold(factory: Factory) -> None:
+    def pragmas(stores: Stores) -> tuple[object, ...]:
+        connection = stores.contracts._session.connection()
+        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        return tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names)
+
+    full = 2
+    assert factory.database.read(pragmas) == ("wal", full, 1, 10_000)
+
+
+def test_a_failed_write_leaves_nothing(factory: Factory, make_report: MakeReport) -> None:
+    def work(stores: Stores) -> None:
+        stores.reports.add_report(make_report(1))
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        factory.database.write(work)
+    assert factory.streams().summaries() == ()
+
+
+def test_registry_ids_are_never_given_twice(factory: Factory, make_contract: MakeContract) -> None:
+    registry = factory.registry()
+    registry.publish(make_contract(), "c.json")
+    registry.publish(make_contract(version="1.3.0"), "c.json")
+    path = factory.settings.database_url.get_secret_value().removeprefix("sqlite:///")
+    connection = sqlite3.connect(path)
+    connection.execute("DELETE FROM contract_versions WHERE registry_id = 2")
+    connection.commit()
+    connection.close()
+    assert registry.publish(make_contract(version="1.4.0"), "c.json").version.registry_id == 3
+
+
+def test_a_database_that_cannot_be_read_is_an_outage(tmp_path: Path) -> None:
+    (tmp_path / "registry.db").write_text("this is no database, and long enough to be looked at" * 10)
+    with pytest.raises(Unavailable, match="the registry's database does not serve: file is not a database"):
+        Database(url(tmp_path)).migrate()
+
+
+@pytest.mark.parametrize(
+    "wrong", ["registry.db", "oracle9://x", "sqlite://", "sqlite:///:memory:", "sqlite:////dev/null/x.db"]
+)
+def test_a_url_that_cannot_work_is_a_wrong_setting(wrong: str) -> None:
+    with pytest.raises(SettingsError):
+        Database(wrong)

@@ -1,0 +1,438 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import jsonschema
+import orjson
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.api.examples import CONTRACT_YAML, RECORDS, REPORT
+from gateway.factory import Factory
+from gateway.settings import GatewaySettings
+
+MakeContract = Callable[..., bytes]
+CONTRACTS = "/api/v1/contracts"
+VERSION = f"{CONTRACTS}/hospital.admissions/versions/1.2.0"
+LATEST = f"{CONTRACTS}/hospital.admissions/versions/latest"
+JUDGE = f"{LATEST}/judge"
+BATCHES = "/api/v1/streams/hospital.admissions/batches"
+
+
+def problem(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = answer.json()
+    assert document["status"] == answer.status_code
+    assert document["type"].startswith("urn:tidegate:problem:")
+    return document
+
+
+@pytest.fixture
+def published(client: Any) -> dict[str, Any]:
+    """The answer to the publication of the example."""
+    answer = client.post(CONTRACTS, CONTRACT_YAML, "application/yaml")
+    assert answer.status_code == 201
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def test_publishing_answers_201_then_200_with_the_same_body(client: Any, make_contract: MakeContract) -> None:
+    first = client.post(CONTRACTS, CONTRACT_YAML, "application/yaml; charset=utf-8")
+    again = client.post(CONTRACTS, make_contract(), "application/json")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    assert first.headers["location"] == again.headers["location"] == VERSION
+    body = first.json()
+    assert {key: body[key] for key in ("id", "topic", "version", "registry_id", "number", "status")} == {
+        "id": "hospital.admissions",
+        "topic": "hospital.admissions",
+        "version": "1.2.0",
+        "registry_id": 1,
+        "number": 1,
+        "status": "active",
+    }
+
+
+def test_a_changed_document_answers_409_with_what_to_do(client: Any, published: dict[str, Any]) -> None:
+    answer = client.post(CONTRACTS, CONTRACT_YAML.replace("999", "998"), "application/yaml")
+    assert answer.status_code == 409
+    assert problem(answer)["detail"].endswith("give the changed document a new version, such as 1.3.0")
+    assert client.get(LATEST).headers["etag"] == f'"{published["fingerprint"]}"'
+
+
+def test_a_document_with_mistakes_answers_422_with_each_place(client: Any) -> None:
+    text = CONTRACT_YAML.replace("field: /age,", "field: /agee,").replace("domain:", "domian:")
+    answer = client.post(CONTRACTS, text, "application/yaml")
+    assert answer.status_code == 422
+    places = [(one["pointer"], one["line"], one["column"]) for one in problem(answer)["errors"]]
+    assert places == [("/domian", 6, 1)]
+    compiled = client.post(
+        CONTRACTS, CONTRACT_YAML.replace("field: /age,", "field: /agee,"), "application/yaml"
+    )
+    assert compiled.status_code == 422
+    assert problem(compiled)["errors"] == [
+        {
+            "pointer": "/rules/0/field",
+            "message": "the schema declares no field `/agee`; did you mean `/age`?",
+            "line": 18,
+            "column": 48,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"{",
+        b'{"apiVersion": NaN}',
+        b"a: *b",
+        b"a: &a [*a]",
+        b"\x00",
+        b"- " * 20_000,
+    ],
+    ids=[
+        "empty",
+        "bytes",
+        "null",
+        "deep-array",
+        "deep-object",
+        "cut",
+        "nan",
+        "alias",
+        "loop",
+        "nul",
+        "deep-yaml",
+    ],
+)
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+def test_hostile_documents_are_mistakes_of_their_author(client: Any, body: bytes, media_type: str) -> None:
+    answer = client.post(CONTRACTS, body, media_type)
+    assert answer.status_code == 422
+    assert problem(answer)["errors"]
+
+
+@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded", "image/png"])
+def test_other_content_types_answer_415_with_those_that_are_read(client: Any, media_type: str | None) -> None:
+    for path in (CONTRACTS, JUDGE, BATCHES):
+        answer = client.post(path, b"{}", media_type)
+        assert answer.status_code == 415
+        assert "application/json" in problem(answer)["detail"]
+
+
+class TestLimits:
+    @pytest.fixture
+    def settings(self, settings: GatewaySettings) -> GatewaySettings:
+        return settings.model_copy(
+            update={"max_document_bytes": 2000, "max_judge_bytes": 2000, "max_judge_records": 3}
+        )
+
+    @pytest.mark.parametrize("path", [CONTRACTS, JUDGE, BATCHES])
+    def test_a_larger_body_answers_413(self, client: Any, path: str) -> None:
+        answer = client.post(path, b" " * 2001)
+        assert answer.status_code == 413
+        assert problem(answer)["detail"] == "the body is larger than 2000 bytes, the limit of this operation"
+
+    def test_a_body_of_unknown_length_is_read_up_to_the_limit(self, client: Any) -> None:
+        sent = []
+
+        async def endless() -> AsyncIterator[bytes]:
+            while True:
+                sent.append(1000)
+                yield b" " * 1000
+
+        answer = client.post(CONTRACTS, endless())
+        assert answer.status_code == 413
+        assert sum(sent) <= 4000
+
+    def test_a_body_at_the_limit_is_read(self, client: Any, make_contract: MakeContract) -> None:
+        assert client.post(CONTRACTS, make_contract().ljust(2000)).status_code == 201
+
+    @pytest.mark.usefixtures("published")
+    def test_more_records_than_allowed_answer_413(self, client: Any) -> None:
+        assert client.post(JUDGE, b"\n\n\n", "application/x-ndjson").status_code == 200
+        answer = client.post(JUDGE, b"\n\n\n\n", "application/x-ndjson")
+        assert answer.status_code == 413
+        assert problem(answer)["detail"] == "4 records are more than 3, the limit of one request"
+
+
+def test_a_version_is_fetched_as_a_document_that_is_its_own_contract(
+    client: Any, published: dict[str, Any]
+) -> None:
+    answer = client.get(VERSION)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["etag"] == f'"{published["fingerprint"]}"'
+    assert answer.headers["cache-control"] == "private, max-age=31536000, immutable"
+    assert answer.headers["tidegate-contract"] == "hospital.admissions@1.2.0"
+    assert answer.headers["tidegate-registry-id"] == "1"
+    assert list(answer.json()["schema"]["definition"]["properties"]) == [
+        "admission_id",
+        "age",
+        "admission_date",
+        "discharge_date",
+    ]
+    assert client.post(CONTRACTS, answer.content).json() == published
+    assert client.get(f"{CONTRACTS}/by-registry-id/1").content == answer.content
+
+
+def test_latest_is_asked_for_anew_and_answers_304_while_it_is_the_same(
+    client: Any, published: dict[str, Any], make_contract: MakeContract
+) -> None:
+    etag = f'"{published["fingerprint"]}"'
+    assert client.get(LATEST).headers["cache-control"] == "no-cache"
+    for held in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        answer = client.get(LATEST, headers={"If-None-Match": held})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", etag)
+    assert client.get(LATEST, headers={"If-None-Match": '"other"'}).status_code == 200
+    client.post(CONTRACTS, make_contract(version="1.3.0"))
+    changed = client.get(LATEST, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()["version"]) == (200, "1.3.0")
+    assert changed.headers["content-location"] == f"{CONTRACTS}/hospital.admissions/versions/1.3.0"
+
+
+@pytest.mark.usefixtures("published")
+def test_contracts_are_listed_and_shown(client: Any) -> None:
+    listed = client.get(CONTRACTS, params={"status": "active", "limit": 10}).json()
+    assert [one["version"] for one in listed["contracts"]] == ["1.2.0"]
+    assert (listed["total"], listed["offset"], listed["limit"]) == (1, 0, 10)
+    assert client.get(CONTRACTS, params={"domain": "none"}).json()["contracts"] == []
+    shown = client.get(f"{CONTRACTS}/hospital.admissions").json()
+    assert shown["subject"] == "hospital.admissions-value"
+    assert [version["registry_id"] for version in shown["versions"]] == [1]
+
+
+@pytest.mark.usefixtures("published")
+def test_records_are_judged_byte_for_byte(client: Any) -> None:
+    body = client.post(JUDGE, orjson.dumps(RECORDS)).json()
+    assert body["contract"] == "hospital.admissions@1.2.0"
+    assert body["counts"] == {"accepted": 1, "quarantined": 2}
+    found = [
+        (
+            verdict["disposition"],
+            [(one["stage"], one["code"], one["pointer"]) for one in verdict["violations"]],
+        )
+        for verdict in body["verdicts"]
+    ]
+    assert found == [
+        ("accepted", []),
+        ("quarantined", [("rule", "age-is-known", "/age")]),
+        ("quarantined", [("decode", "json.invalid", "")]),
+    ]
+
+
+@pytest.mark.usefixtures("published")
+def test_lines_are_records_and_blank_lines_are_too(client: Any) -> None:
+    lines = b'{"admission_id": "A", "age": 1}\r\n\n{"admission_id": "A", "age": 999}'
+    body = client.post(JUDGE, lines, "application/x-ndjson").json()
+    assert [verdict["disposition"] for verdict in body["verdicts"]] == [
+        "accepted",
+        "quarantined",
+        "quarantined",
+    ]
+    assert client.post(JUDGE, b"", "application/x-ndjson").json()["verdicts"] == []
+
+
+@pytest.mark.usefixtures("published")
+def test_no_value_of_a_record_is_repeated(client: Any) -> None:
+    record = b'{"admission_id": "SECRET-1", "age": "SECRET-2", "SECRET-3": 1}'
+    answer = client.post(JUDGE, record, "application/x-ndjson")
+    assert answer.json()["counts"] == {"quarantined": 1}
+    assert "SECRET" not in answer.text
+
+
+def test_judging_by_an_unknown_contract_answers_404(client: Any) -> None:
+    answer = client.post(JUDGE, orjson.dumps(RECORDS))
+    assert answer.status_code == 404
+    assert problem(answer)["detail"] == "no contract is published under the id hospital.admissions"
+
+
+def test_a_report_is_kept_once_and_shown(client: Any) -> None:
+    first, again = (client.post(BATCHES, orjson.dumps(REPORT)) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json() == {"stream": "hospital.admissions", "epoch": 1, "n": 1}
+    (stream,) = client.get("/api/v1/streams").json()["streams"]
+    assert stream == client.get("/api/v1/streams/hospital.admissions").json() | {
+        "sparkline": stream["sparkline"]
+    }
+    assert stream["totals"] == {
+        "batches": 1,
+        "records": 1000,
+        "written": 970,
+        "warned": 4,
+        "alerted": 0,
+        "quarantined": 29,
+        "dropped": 1,
+        "refused_share": 0.03,
+    }
+    time = {"since": "2026-07-01T12:00:00Z", "until": "2026-07-01T14:00:00+02:00"}
+    assert problem(client.get(BATCHES, params=time))["detail"] == "the range is empty"
+    time["until"] = "2026-07-01T12:01:00Z"
+    assert client.get(BATCHES, params=time).json() == {"batches": [REPORT]}
+    refusals = client.get("/api/v1/streams/hospital.admissions/refusals", params={**time, "buckets": 2})
+    assert refusals.json() == {
+        "buckets": [
+            {
+                "start": "2026-07-01T12:00:00Z",
+                "end": "2026-07-01T12:00:30Z",
+                "counts": [{"stage": "rule", "code": "age-is-known", "records": 30}],
+            },
+            {"start": "2026-07-01T12:00:30Z", "end": "2026-07-01T12:01:00Z", "counts": []},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"records": 999}, ""),
+        ({"warned": 971}, ""),
+        ({"n": 2**63}, "/n"),
+        ({"started_at": "2026-07-01T12:00:00"}, "/started_at"),
+        ({"payload": "x"}, "/payload"),
+        ({"rules": REPORT["rules"] * 2}, ""),
+        ({"end": {"0": -1}}, "/end/0"),
+    ],
+)
+def test_a_report_that_cannot_be_answers_422_with_the_place(
+    client: Any, change: dict[str, Any], pointer: str
+) -> None:
+    answer = client.post(BATCHES, orjson.dumps(REPORT | change))
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in problem(answer)["errors"]] == [pointer]
+    assert client.get("/api/v1/streams").json() == {"streams": []}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/nothing", 404),
+        ("GET", "/api/v1/streams/nobody", 404),
+        ("GET", "/api/v1/streams/nobody/batches", 404),
+        ("GET", "/api/v1/streams/nobody/refusals", 404),
+        ("GET", f"{CONTRACTS}/by-registry-id/1", 404),
+        ("GET", f"{CONTRACTS}/by-registry-id/0", 422),
+        ("GET", f"{CONTRACTS}?limit=0", 422),
+        ("GET", f"{CONTRACTS}?offset=99999999999999999999", 422),
+        ("GET", f"{CONTRACTS}?status=gone", 422),
+        ("GET", "/api/v1/streams/nobody/batches?since=yesterday", 422),
+        ("GET", "/api/v1/streams/nobody/batches?since=2026-07-01T00:00:00", 422),
+        ("GET", "/api/v1/streams/nobody/batches?until=0001-01-01T00:00:00Z", 422),
+        ("DELETE", CONTRACTS, 405),
+        ("PUT", "/health/live", 405),
+    ],
+)
+def test_every_error_is_a_problem_document(client: Any, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    problem(answer)
+
+
+def test_405_names_the_methods_that_exist(client: Any) -> None:
+    assert client.request("DELETE", "/health/live").headers["allow"] == "GET"
+
+
+def test_a_crash_is_logged_and_hidden(client: Any) -> None:
+    def crash() -> None:
+        raise RuntimeError("the secret of the machine room")
+
+    client.app.add_api_route("/crash", crash)
+    with capture_logs() as logs:
+        answer = client.get("/crash")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert problem(answer)["title"] == "The registry failed"
+    assert [(log["event"], log["path"], str(log["exc_info"])) for log in logs] == [
+        ("request_crashed", "/crash", "the secret of the machine room")
+    ]
+    assert "content-security-policy" in answer.headers
+
+
+def test_a_database_that_is_away_answers_503_and_when_to_try_again(client: Any, factory: Factory) -> None:
+    factory.database.migrate("base")
+    for path in ("/health/ready", CONTRACTS, "/api/v1/streams"):
+        answer = client.get(path)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "2"
+        problem(answer)
+    assert client.get("/health/live").json() == {"status": "live"}
+    factory.database.migrate()
+    assert client.get("/health/ready").status_code == 200
+
+
+def test_every_answer_forbids_what_a_browser_must_not_do(client: Any) -> None:
+    for path in ("/health/live", "/nothing", "/docs", "/openapi.json", "/"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+
+
+def test_the_root_leads_to_the_desk(client: Any) -> None:
+    answer = client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/desk")
+
+
+def test_the_reference_lists_every_operation_and_loads_nothing_from_elsewhere(client: Any) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    for operation in _operations(client.get("/openapi.json").json()):
+        assert f'id="{operation["operationId"]}"' in page.text
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+    assert client.get("/docs/reference.css").headers["content-type"].startswith("text/css")
+
+
+def _operations(openapi: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in openapi["paths"].values():
+        yield from methods.values()
+
+
+def _schemas(openapi: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from openapi["components"]["schemas"].values()
+    for operation in _operations(openapi):
+        yield from (parameter["schema"] for parameter in operation.get("parameters", ()))
+
+
+def _contents(openapi: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for operation in _operations(openapi):
+        for holder in (operation.get("requestBody", {}), *operation["responses"].values()):
+            yield from holder.get("content", {}).values()
+
+
+def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
+    openapi = client.get("/openapi.json").json()
+    assert openapi["openapi"].startswith("3.1.")
+    tags = {tag["name"] for tag in openapi["tags"]}
+    for operation in _operations(openapi):
+        assert operation["summary"]
+        assert operation["description"]
+        assert set(operation["tags"]) <= tags
+        statuses = set(operation["responses"])
+        assert statuses & {"200", "201"}
+        for status in statuses - {"200", "201", "304"}:
+            assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+    ids = [operation["operationId"] for operation in _operations(openapi)]
+    assert len(set(ids)) == len(ids) == 13
+    for schema in _schemas(openapi):
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_reference_and_every_example_of_the_openapi_document_holds(client: Any) -> None:
+    openapi = client.get("/openapi.json").json()
+    for content in _contents(openapi):
+        schema = {**content["schema"], "components": openapi["components"]}
+        if "example" in content:
+            example = content["example"]
+        else:
+            example = openapi["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]][
+                "example"
+            ]
+        jsonschema.Draft202012Validator(schema).validate(example)
