@@ -89,7 +89,7 @@ class StateDirectory:
         if self.path.exists() and not self.path.is_dir():
             raise SettingsError(f"{self.path} is a file, not a folder: choose another with --state")
         if not marker.exists():
-            if self.path.exists() and any(self.path.iterdir()):
+            if self.path.exists() and any(map(_is_foreign, self.path.iterdir())):
                 raise SettingsError(
                     f"{self.path} holds files that Tidegate did not make, so it is left alone: "
                     "choose another folder with --state"
@@ -129,3 +129,8 @@ class StateDirectory:
             shutil.rmtree(self.path / name, ignore_errors=True)
         for name in _OUR_FILES:
             (self.path / name).unlink(missing_ok=True)
+
+
+def _is_foreign(entry: Path) -> bool:
+    """Whether somebody else made it; the state of another run, such as the demo's, may lie in ours."""
+    return not (entry / _MARKER).exists()

@@ -45,6 +45,11 @@ def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path: Path, *, fre
     assert [path.name for path in tmp_path.rglob("*")] == ["warehouse", "precious"]
 
 
+def test_the_state_of_another_run_may_lie_within(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path / "demo"), StateDirectory(tmp_path, fresh=True):
+        assert (tmp_path / "demo" / "tidegate-state.json").exists()
+
+
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     with pytest.raises(SettingsError, match="is a file, not a folder"):
