@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
 
@@ -13,11 +14,13 @@ from typer.main import get_command
 from contracts.errors import TidegateError
 from gateway.cli.exits import MEANINGS, ExitCode, exit_code
 from gateway.cli.terminal import err, show_error
-from gateway.cli.verbs import VerbGroup
+from gateway.cli.verbs import HELP, VerbGroup
 
 _EPILOG = "[bold]Exit codes[/]\n" + "\n".join(f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
-app = typer.Typer(cls=VerbGroup, rich_markup_mode="rich", no_args_is_help=True, epilog=_EPILOG)
+app = typer.Typer(
+    cls=VerbGroup, rich_markup_mode="rich", no_args_is_help=True, epilog=_EPILOG, context_settings=HELP
+)
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer passes a flag's value
@@ -42,10 +45,10 @@ def tidegate(
     """
 
 
-def main() -> None:
-    """Run one command line. Every end of it has its exit code; only a bug shows a traceback."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command line, by default the process's own, and exit. Only a bug shows a traceback."""
     try:
-        get_command(app).main(prog_name="tidegate")
+        get_command(app).main(arguments, prog_name="tidegate")
     except TidegateError as error:
         show_error(error)
         sys.exit(exit_code(error))

@@ -21,9 +21,11 @@ from typer.main import get_command
 from gateway.cli.exits import ExitCode
 
 GROUP = "tidegate.verbs"
+HELP = {"help_option_names": ["-h", "--help"]}
 
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
+_MACHINE = "This machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,19 @@ VERBS = (
     Verb("judge", "gateway.cli.judge:judge", "Judge records by a contract, as the job would.", _CONTRACTS),
     Verb("publish", "gateway.cli.publish:publish", "Publish contract versions to a registry.", _CONTRACTS),
     Verb("serve", "gateway.cli.serve:serve", "Serve the registry and its pages.", _RUNNING),
+    Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
     Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
     Verb(
         "jars",
         "gateway.cli.jars:jars",
         "Install the jars of broker and job, or check those that are there.",
-        _RUNNING,
+        _MACHINE,
     ),
     Verb(
         "doctor",
         "gateway.cli.doctor:doctor",
         "Look at this machine: versions, jars, ports, disk, memory, what runs.",
-        _RUNNING,
+        _MACHINE,
     ),
 )
 
@@ -101,7 +104,7 @@ class _LazyCommand(TyperCommand):
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(self.name)(resolve_name(self.target))
+        app.command(self.name, context_settings=HELP)(resolve_name(self.target))
         return get_command(app).make_context(info_name, args, parent, **extra)
 
 
