@@ -42,6 +42,10 @@ class SchemaFields(Protocol):
         """Pointers of the declared fields, outermost first; bounded, for suggestions and columns."""
         ...
 
+    def top_level(self) -> tuple[str, ...]:
+        """Names of the fields of the record itself, in the order of the schema."""
+        ...
+
     def names(self) -> frozenset[str]:
         """Every name that the schema declares anywhere."""
         ...

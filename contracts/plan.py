@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from contracts.columns import TypedColumn, compile_columns
+from contracts.consistency import inconsistencies
 from contracts.errors import ContractError
-from contracts.fingerprint import canonical_bytes, fingerprint
+from contracts.fingerprint import fingerprint
 from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.formats.payload import PayloadFormat
+from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
 from contracts.model import DataContract, JsonSchema
-from contracts.record import NO_PAYLOAD
-from contracts.rules.compile import ACTIONS, compile_rules
-from contracts.rules.compiled import CompiledRule
+from contracts.rules.compile import DISPOSITIONS, compile_rules
+from contracts.rules.compiled import RuleSet
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from contracts.wire import frame_violation, payloads
 
@@ -24,7 +27,11 @@ VERDICT_TYPE = pa.struct(
 )
 """`failed` is a bit set, least significant bit of the first byte first, over `EnforcementPlan.slots`; null for none."""
 
-_STAGES = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
+_STAGES: Final = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
+_STAGE_BITS: Final = {stage: 1 << index for index, stage in enumerate(_STAGES)}
+_SCHEMA_BIT: Final = _STAGE_BITS[Stage.SCHEMA]
+_COLUMN_BIT: Final = _STAGE_BITS[Stage.COLUMN]
+_EMPTY_RECORD: Final[dict[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +47,28 @@ class EnforcementPlan:
     """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
 
     def __init__(
-        self, contract: DataContract, payload_format: PayloadFormat, rules: tuple[CompiledRule, ...]
+        self,
+        contract: DataContract,
+        payload_format: PayloadFormat,
+        rules: RuleSet,
+        columns: tuple[TypedColumn, ...],
     ) -> None:
         self.contract = contract
         self.fingerprint = fingerprint(contract)
         self.slots = (
             *(Slot(stage, stage.value, Severity.ERROR) for stage in _STAGES),
-            *(Slot(Stage.RULE, rule.id, rule.severity) for rule in rules),
+            *(Slot(Stage.RULE, rule.id, rule.severity) for rule in rules.rules),
         )
-        self.columns = pa.schema([])
+        self.columns = pa.schema([(column.name, column.kind.arrow_type) for column in columns])
+        """Arrow schema of the typed columns that `judge_typed` returns, in contract order."""
         self._format = payload_format
         self._rules = rules
-        refusal = ACTIONS[contract.on_violation]
-        self._dispositions = (*(refusal for _ in _STAGES), *(rule.disposition for rule in rules))
-        self._checks = [(rule.violates, 1 << index) for index, rule in enumerate(rules, start=len(_STAGES))]
+        self._columns = columns
+        refusal = DISPOSITIONS[contract.on_violation]
+        self._dispositions = (*(refusal for _ in _STAGES), *(rule.disposition for rule in rules.rules))
 
-    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
-        return _recompile, (canonical_bytes(self.contract),)
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return _recompile, (self.contract.model_dump_json(by_alias=True, exclude_defaults=True),)
 
     def judge(self, values: pa.Array) -> pa.StructArray:
         """Judge raw record values.
@@ -64,61 +76,74 @@ class EnforcementPlan:
         Takes an array of binary or large_binary, one record value an element (null: a tombstone).
         Returns VERDICT_TYPE, same length, never null. Never raises on any value.
         """
-        dispositions = bytearray(len(values))
-        failed: list[bytes | None] = [None] * len(values)
-        is_valid, checks = self._format.is_valid, self._checks
-        for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
-            if type(record) is Violation:
-                violation = self._undecoded(record, values[index].as_py())
-                bits = _bit(violation.stage) if violation else 0
-            else:
-                bits = 0 if is_valid(record) else _SCHEMA_BIT
-                for violates, bit in checks:
-                    if violates(record):
-                        bits |= bit
+        verdicts = _Verdicts(len(values), self._dispositions)
+        for index, bits, _ in self._judged(values):
             if bits:
-                dispositions[index] = self._disposition(bits)
-                failed[index] = _pack(bits)
-        return pa.StructArray.from_arrays(
-            [pa.array(dispositions, pa.int8()), pa.array(failed, pa.binary())], fields=list(VERDICT_TYPE)
-        )
+                verdicts.add(index, bits)
+        return verdicts.array()
 
     def judge_typed(self, values: pa.Array) -> pa.StructArray:
         """Judge, and give the typed columns of the records that are written.
 
         Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for
-        a record that is not written. A value that a column cannot hold is a violation of stage column.
+        a record that is not written. A value that a column cannot hold is a violation of stage column; if the
+        contract has such a record written (on_violation alert), the column is null there.
         """
-        raise NotImplementedError
+        verdicts = _Verdicts(len(values), self._dispositions)
+        indexes: list[int] = []
+        records: list[Any] = []
+        for index, bits, record in self._judged(values):
+            if not bits or verdicts.add(index, bits).is_written:
+                indexes.append(index)
+                records.append(record)
+        arrays: list[pa.Array] = []
+        for column in self._columns:
+            array, refused = column.convert(records)
+            arrays.append(array)
+            for position in refused:
+                verdicts.add(indexes[position], _COLUMN_BIT)
+        return self._with_columns(verdicts, arrays, indexes)
 
-    def explain(self, value: bytes | None) -> Verdict:
-        """Judge one record with all its evidence. `judge` gives the same disposition and the same failed slots."""
-        (record,) = self._format.decode(payloads(pa.array([value], pa.binary()), self.contract.framing))
-        if type(record) is Violation:
-            violation = self._undecoded(record, value)
-            violations = () if violation is None else (violation,)
-        else:
-            violations = () if self._format.is_valid(record) else self._format.violations(record)
-            violations += tuple(
-                Violation(Stage.RULE, rule.id, rule.pointer, rule.severity, rule.message)
-                for rule in self._rules
-                if rule.violates(record)
-            )
-        slots = {
-            (slot.stage, slot.code if slot.stage is Stage.RULE else slot.stage.value): index
-            for index, slot in enumerate(self.slots)
-        }
-        bits = 0
-        for each in violations:
-            bits |= 1 << slots[each.stage, each.code if each.stage is Stage.RULE else each.stage.value]
-        return Verdict(self._disposition(bits) if bits else Disposition.ACCEPTED, violations)
+    def explain(self, value: bytes | None, *, typed: bool = False) -> Verdict:
+        """Judge one record with all its evidence.
+
+        `judge` gives the same disposition and the same failed slots, and so does `judge_typed` with `typed`, which
+        adds the values that columns cannot hold.
+        """
+        record, violations = self._evidence(value)
+        disposition = self._disposition_of(violations)
+        if typed and disposition.is_written:
+            violations += tuple(column.violation for column in self._columns if not column.holds(record))
+            disposition = self._disposition_of(violations)
+        return Verdict(disposition, violations)
 
     def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
         """Decode a bit set that `judge` returned."""
-        if failed is None:
-            return ()
-        bits = int.from_bytes(failed, "little")
+        bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
+
+    def _judged(self, values: pa.Array) -> Iterator[tuple[int, int, Any]]:
+        """Judge each value: its index, the bit set of failed slots, the record."""
+        is_valid, broken = self._format.is_valid, self._rules.broken
+        decoded = self._format.decode(payloads(values, self.contract.framing))
+        for index, record in enumerate(decoded):
+            if type(record) is Violation:
+                violation = self._undecoded(record, values[index].as_py())
+                yield index, _STAGE_BITS[violation.stage] if violation else 0, _EMPTY_RECORD
+                continue
+            fits = is_valid(record)
+            bits = broken(record, fits=fits) << len(_STAGES)
+            yield index, bits if fits else bits | _SCHEMA_BIT, record
+
+    def _evidence(self, value: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
+        """Decode and judge one value: the record, and its violations of every stage but column."""
+        (record,) = self._format.decode(payloads(pa.array([value], pa.large_binary()), self.contract.framing))
+        if type(record) is Violation:
+            violation = self._undecoded(record, value)
+            return _EMPTY_RECORD, () if violation is None else (violation,)
+        fits = self._format.is_valid(record)
+        of_schema = () if fits else self._format.violations(record)
+        return record, (*of_schema, *self._rules.violations(record, fits=fits))
 
     def _undecoded(self, violation: Violation, value: bytes | None) -> Violation | None:
         """Say what a value is that gave no record; None for a tombstone that the contract lets pass."""
@@ -128,21 +153,92 @@ class EnforcementPlan:
             return frame_violation(value)
         return NO_PAYLOAD if self.contract.tombstones == "refuse" else None
 
-    def _disposition(self, bits: int) -> Disposition:
-        return max(each for index, each in enumerate(self._dispositions) if bits >> index & 1)
+    def _disposition_of(self, violations: tuple[Violation, ...]) -> Disposition:
+        rules = {rule.id: rule.disposition for rule in self._rules.rules}
+        refusal = DISPOSITIONS[self.contract.on_violation]
+        return max(
+            (rules[each.code] if each.stage is Stage.RULE else refusal for each in violations),
+            default=Disposition.ACCEPTED,
+        )
+
+    def _with_columns(
+        self, verdicts: _Verdicts, arrays: list[pa.Array], indexes: list[int]
+    ) -> pa.StructArray:
+        """Put the columns of the records at `indexes` beside the verdicts; null where a record is not written."""
+        written = pa.array([verdicts.is_written(index) for index in range(len(verdicts))], pa.bool_())
+        if len(indexes) < len(verdicts):
+            positions: list[int | None] = [None] * len(verdicts)
+            for position, index in enumerate(indexes):
+                positions[index] = position
+            arrays = [array.take(pa.array(positions, pa.int32())) for array in arrays]
+        columns = pa.StructArray.from_arrays(arrays, fields=list(self.columns), mask=pc.invert(written))
+        verdict = verdicts.array()
+        return pa.StructArray.from_arrays(
+            [verdict.field(0), verdict.field(1), columns],
+            fields=[*VERDICT_TYPE, pa.field("columns", columns.type)],
+        )
+
+
+class _Verdicts:
+    """The verdicts of one array of records, most of which are accepted and cost nothing here."""
+
+    def __init__(self, length: int, dispositions: tuple[Disposition, ...]) -> None:
+        self._of_slot = dispositions
+        self._dispositions = bytearray(length)
+        self._failed: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._dispositions)
+
+    def add(self, index: int, bits: int) -> Disposition:
+        """Add failed slots to the verdict of a record; gives its disposition so far."""
+        bits |= self._failed.get(index, 0)
+        self._failed[index] = bits
+        disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
+        self._dispositions[index] = disposition
+        return disposition
+
+    def is_written(self, index: int) -> bool:
+        """Whether the record reaches the sink."""
+        return self._dispositions[index] <= Disposition.ALERTED
+
+    def array(self) -> pa.StructArray:
+        """Give VERDICT_TYPE."""
+        failed: list[bytes | None] = [None] * len(self)
+        for index, bits in self._failed.items():
+            failed[index] = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        return pa.StructArray.from_arrays(
+            [pa.array(self._dispositions, pa.int8()), pa.array(failed, pa.binary())],
+            fields=list(VERDICT_TYPE),
+        )
 
 
 def compile_plan(contract: DataContract) -> EnforcementPlan:
     """Compile a self-contained contract (its schema given by `definition`).
 
-    Raises ContractError with every problem found: a rule on a field that the schema does not have, a type-mixed
-    comparison, a bad pattern or expression, an ambiguous column, a `$ref` that leaves the document.
+    Raises ContractError with every problem found: a contract that contradicts itself, a rule on a field that the
+    schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
+    leaves the document.
     """
-    payload_format = _compile_format(contract)
-    rules, problems = compile_rules(contract, payload_format.fields)
-    if problems:
+    problems = list(inconsistencies(contract))
+    payload_format = rules = None
+    columns: tuple[TypedColumn, ...] = ()
+    try:
+        payload_format = _compile_format(contract)
+    except ContractError as error:
+        raise ContractError((*problems, *error.problems)) from None
+    formats_hold = isinstance(contract.schema_, JsonSchema) and contract.schema_.formats == "assert"
+    try:
+        rules = compile_rules(contract, payload_format.fields)
+    except ContractError as error:
+        problems += error.problems
+    try:
+        columns = compile_columns(contract, payload_format.fields, formats_hold=formats_hold)
+    except ContractError as error:
+        problems += error.problems
+    if problems or rules is None:
         raise ContractError(tuple(problems))
-    return EnforcementPlan(contract, payload_format, tuple(rules))
+    return EnforcementPlan(contract, payload_format, rules, columns)
 
 
 def _compile_format(contract: DataContract) -> PayloadFormat:
@@ -154,17 +250,6 @@ def _compile_format(contract: DataContract) -> PayloadFormat:
 
 
 @lru_cache(maxsize=64)
-def _recompile(document: bytes) -> EnforcementPlan:
+def _recompile(document: str) -> EnforcementPlan:
     """Compile once in a process what arrives there many times."""
     return compile_plan(DataContract.model_validate_json(document))
-
-
-def _bit(stage: Stage) -> int:
-    return 1 << _STAGES.index(stage)
-
-
-_SCHEMA_BIT = _bit(Stage.SCHEMA)
-
-
-def _pack(bits: int) -> bytes:
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from contracts.formats.payload import NO_PAYLOAD
 from contracts.verdict import Severity, Stage, Violation
 
 MAX_DEPTH: Final = 512
@@ -36,10 +37,6 @@ _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F])|.)", re.DOTALL
 )
 _MAX_INT_DIGITS: Final = 400
-
-
-NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
-"""What a null decodes to: a tombstone, or a value whose frame could not be cut off."""
 
 
 def decode_json(values: pa.Array) -> Iterator[Any]:
@@ -97,8 +94,9 @@ def is_too_deep(value: bytes) -> bool:
 
 
 def _suspects(values: pa.Array) -> list[bool]:
-    openings = pc.add(pc.count_substring(values, "["), pc.count_substring(values, "{"))
-    deep = pc.greater(openings, MAX_DEPTH)
+    # A JSON text nested deeper than this has an opening and a closing bracket for each level; one that has not is
+    # no JSON and fails on the fast path too.
+    deep = pc.greater(pc.binary_length(values), 2 * MAX_DEPTH)
     inexact = pc.match_substring_regex(values, _INEXACT)
     suspects: list[bool] = pc.or_(deep, inexact).to_pylist()
     return suspects

@@ -1,0 +1,1 @@
+"""Payload formats: JSON with JSON Schema, and Avro."""

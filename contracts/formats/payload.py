@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from contracts.fields import SchemaFields
-from contracts.verdict import Violation
+from contracts.verdict import Severity, Stage, Violation
+
+NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
+"""What a null decodes to: a tombstone, or a value whose frame could not be cut off."""
 
 
 class PayloadFormat(Protocol):
     """A schema, compiled: it decodes payloads and says whether they fit."""
 
-    fields: SchemaFields
+    @property
+    def fields(self) -> SchemaFields:
+        """The fields that the schema declares."""
+        ...
 
     def decode(self, payloads: pa.Array) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""

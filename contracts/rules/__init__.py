@@ -1,0 +1,1 @@
+"""Rules: the meaning of a record, field by field."""

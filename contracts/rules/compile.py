@@ -2,50 +2,77 @@
 
 from __future__ import annotations
 
-from contracts.errors import Problem
+from typing import Final
+
+from contracts.errors import ContractError
 from contracts.fields import SchemaFields
-from contracts.model import DataContract, OnViolation, Rule
-from contracts.rules import kinds
-from contracts.rules.cel import compile_cel
-from contracts.rules.compiled import CompiledRule
+from contracts.model import (
+    Cel,
+    DataContract,
+    Forbidden,
+    Matches,
+    OneOf,
+    OnViolation,
+    Ordered,
+    Range,
+    RequiredWhen,
+    Rule,
+)
+from contracts.rules.cel import build_cel
+from contracts.rules.compiled import Built, CompiledRule, RuleSet
+from contracts.rules.kinds import (
+    build_forbidden,
+    build_matches,
+    build_one_of,
+    build_ordered,
+    build_range,
+    build_required_when,
+)
+from contracts.rules.scope import Scope
 from contracts.verdict import Disposition, Severity
 
-ACTIONS = {
+DISPOSITIONS: Final = {
     OnViolation.ALERT: Disposition.ALERTED,
     OnViolation.DROP: Disposition.DROPPED,
     OnViolation.QUARANTINE: Disposition.QUARANTINED,
     OnViolation.FAIL: Disposition.FAILED,
 }
+"""What a violation of severity `error` does to a record."""
 
 
-def compile_rules(contract: DataContract, fields: SchemaFields) -> tuple[list[CompiledRule], list[Problem]]:
-    """Compile every rule of a contract; give what compiled, and every problem found."""
+def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
+    """Compile every rule of a contract. Raises ContractError with every problem found."""
     compiled: list[CompiledRule] = []
-    problems: list[Problem] = []
-    seen: set[str] = set()
-    for index, rule in enumerate(contract.rules):
-        scope = kinds.Scope(f"/rules/{index}", fields, [])
-        if rule.id in seen:
-            scope.refuse("/id", f"the rule id `{rule.id}` is used twice")
-        seen.add(rule.id)
-        built = kinds.build(rule, scope) if rule.kind != "cel" else compile_cel(rule, scope)
-        problems += scope.problems
-        if built is not None:
-            compiled.append(
-                CompiledRule(
-                    rule.id,
-                    rule.severity,
-                    disposition_of(rule, contract),
-                    built.pointer,
-                    built.message,
-                    built.violates,
-                )
-            )
-    return compiled, problems
+    scopes = [Scope(f"/rules/{index}", fields) for index in range(len(contract.rules))]
+    for rule, scope in zip(contract.rules, scopes, strict=True):
+        check = _build(rule, scope)
+        if check is not None:
+            compiled.append(CompiledRule(rule.id, rule.severity, _disposition(rule, contract), check))
+    problems = tuple(problem for scope in scopes for problem in scope.problems)
+    if problems:
+        raise ContractError(problems)
+    return RuleSet(tuple(compiled))
 
 
-def disposition_of(rule: Rule, contract: DataContract) -> Disposition:
-    """What a violation of the rule does to a record."""
+def _build(rule: Rule, scope: Scope) -> Built | None:
+    match rule:
+        case Forbidden():
+            return build_forbidden(rule, scope)
+        case Range():
+            return build_range(rule, scope)
+        case Ordered():
+            return build_ordered(rule, scope)
+        case Matches():
+            return build_matches(rule, scope)
+        case OneOf():
+            return build_one_of(rule, scope)
+        case RequiredWhen():
+            return build_required_when(rule, scope)
+        case Cel():
+            return build_cel(rule, scope)
+
+
+def _disposition(rule: Rule, contract: DataContract) -> Disposition:
     if rule.severity is Severity.WARNING:
         return Disposition.WARNED
-    return ACTIONS[rule.on_violation or contract.on_violation]
+    return DISPOSITIONS[rule.on_violation or contract.on_violation]

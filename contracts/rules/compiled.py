@@ -1,51 +1,111 @@
-"""What a rule becomes: a total function over decoded records."""
+"""What rules become: total functions over decoded records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from contracts.verdict import Disposition, Severity
+from contracts.verdict import Disposition, Severity, Stage, Violation
 
-Check = Callable[[Any], bool]
-"""Whether a decoded record violates the rule. Total: it raises on no record."""
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A check of the values of some fields.
+
+    `breaks` takes one value for each of `paths` (None where a record has none), and without paths the record and
+    whether it fits its schema. It is total: it raises on no value. `pointer` and `message` are what a violation says.
+    """
+
+    paths: tuple[Path, ...]
+    breaks: Callable[..., bool]
+    pointer: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One rule, ready to be asked. `message` and `pointer` are what a violation of it says."""
+    """One rule, ready to be asked, with its consequence."""
 
     id: str
     severity: Severity
     disposition: Disposition
-    pointer: str
-    message: str
-    violates: Check
+    check: Built
+
+    def violation(self) -> Violation:
+        """Say that a record breaks the rule."""
+        return Violation(Stage.RULE, self.id, self.check.pointer, self.severity, self.check.message)
 
 
-def getter(path: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Make a function that reads the value at a path of a record; None where there is none."""
-    if len(path) == 1:
-        (name,) = path
+class RuleSet:
+    """All rules of a contract, asked at once."""
 
-        def get_member(record: Any) -> Any:
-            return record.get(name) if type(record) is dict else get_item(record, name)
+    def __init__(self, rules: tuple[CompiledRule, ...]) -> None:
+        self.rules = rules
+        # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
+        self._single: list[tuple[str, Callable[[Any], bool], int]] = []
+        self._double: list[tuple[str, str, Callable[[Any, Any], bool], int]] = []
+        self._other: list[tuple[Callable[[Any, bool], bool], int]] = []
+        for index, rule in enumerate(rules):
+            bit, breaks = 1 << index, rule.check.breaks
+            match rule.check.paths:
+                case ((name,),):
+                    self._single.append((name, breaks, bit))
+                case ((first,), (second,)):
+                    self._double.append((first, second, breaks, bit))
+                case ():
+                    self._other.append((breaks, bit))
+                case paths:
+                    self._other.append((_reading(paths, breaks), bit))
 
-        return get_member
+    def broken(self, record: Any, *, fits: bool) -> int:
+        """Give the bit set of the rules that a record breaks, the first rule lowest."""
+        bits = 0
+        get = record.get if type(record) is dict else _item_of(record)
+        for name, breaks, bit in self._single:
+            if breaks(get(name)):
+                bits |= bit
+        for first, second, breaks_both, bit in self._double:
+            if breaks_both(get(first), get(second)):
+                bits |= bit
+        for breaks_record, bit in self._other:
+            if breaks_record(record, fits):
+                bits |= bit
+        return bits
 
-    def get(record: Any) -> Any:
-        for token in path:
-            record = record.get(token) if type(record) is dict else get_item(record, token)
-            if record is None:
-                return None
-        return record
-
-    return get
+    def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
+        """Say which rules a record breaks, in the order of the contract."""
+        bits = self.broken(record, fits=fits)
+        return (rule.violation() for index, rule in enumerate(self.rules) if bits >> index & 1)
 
 
-def get_item(value: Any, token: str) -> Any:
-    """Read an item of an array by its index as JSON Pointer writes it; None for anything else."""
-    if type(value) is list and token.isascii() and token.isdigit() and int(token) < len(value):
+def read(record: Any, path: Path) -> Any:
+    """Read the value at a path of a record; None where there is none. Source: RFC 6901 section 4."""
+    for token in path:
+        record = record.get(token) if type(record) is dict else _item(record, token)
+        if record is None:
+            return None
+    return record
+
+
+_MAX_INDEX_DIGITS: Final = 9
+
+
+def _item(value: Any, token: str) -> Any:
+    is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
+    if type(value) is list and is_index and int(token) < len(value):
         return value[int(token)]
     return None
+
+
+def _item_of(value: Any) -> Callable[[str], Any]:
+    return lambda token: _item(value, token)
+
+
+def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any, bool], bool]:
+    if len(paths) == 1:
+        (path,) = paths
+        return lambda record, _: breaks(read(record, path))
+    return lambda record, _: breaks(*(read(record, path) for path in paths))

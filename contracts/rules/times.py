@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -15,7 +15,9 @@ _DATE_TIME = re.compile(
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND: Final = timedelta(seconds=1)
-# Python has no year 0; RFC 3339 has. The years 0 and 400 are alike, and one cycle of the calendar apart.
+NANOSECONDS: Final = 10**9
+"""Nanoseconds in a second."""
+# Python has no year 0; RFC 3339 has. The years 0 and 400 are alike, one cycle of the calendar apart.
 _CYCLE_YEARS: Final = 400
 _CYCLE_SECONDS: Final = 146_097 * 86_400
 
@@ -41,10 +43,10 @@ def _date_key(text: str) -> str | None:
     return text
 
 
-def instant_key(text: str) -> int | Decimal | None:
-    """Read a date-time as seconds since 1970 in UTC, exact; None for anything else.
+def instant_key(text: str) -> int | Fraction | None:
+    """Read a date-time as nanoseconds since 1970 in UTC, exact; None for anything else.
 
-    A leap second is the second that follows it. Source: RFC 3339 section 5.6.
+    A leap second is the second that follows it, as POSIX counts. Source: RFC 3339 section 5.6.
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
@@ -61,4 +63,12 @@ def instant_key(text: str) -> int | Decimal | None:
     seconds = (moment - _EPOCH) // _SECOND + is_leap
     if year == "0000":
         seconds -= _CYCLE_SECONDS
-    return seconds + Decimal(f"0.{fraction}") if fraction else seconds
+    return seconds * NANOSECONDS + _nanoseconds(fraction)
+
+
+def _nanoseconds(fraction: str | None) -> int | Fraction:
+    digits = (fraction or "").rstrip("0")
+    if len(digits) <= 9:
+        return int(digits.ljust(9, "0"))
+    # More digits than Python's int() reads at once say nothing that a clock could mean.
+    return Fraction(int(digits[:100])) / 10 ** (len(digits[:100]) - 9)

@@ -1,4 +1,4 @@
-"""Values that a contract names, ready to be compared with values of records.
+"""Values of records and of contracts, made comparable.
 
 Numbers compare by their exact value: 999.0 equals 999, and a float is the shortest decimal that reads back as it.
 Booleans are no numbers. Values of different types are never equal and have no order.
@@ -7,27 +7,50 @@ Booleans are no numbers. Values of different types are never equal and have no o
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 from contracts.fields import FieldType
 from contracts.rules.times import date_key, instant_key
 
-NUMBERS = (int, float, Decimal)
 Key = Callable[[Any], Any]
-"""Turns a value of a record into what compares; None for a value of a type that the rule is not about."""
+"""Turns a value of a record into what compares; None for a value of a type that it is not about."""
+
+_DOUBLE_IS_EXACT: Final = 2**53
 
 
-def exact(number: float | Decimal) -> int | Decimal:
-    """Turn a number into an int or Decimal of the same exact value; the two compare and hash alike."""
-    if isinstance(number, float):
-        return int(number) if number.is_integer() and abs(number) < 2**53 else Decimal(repr(number))
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A sort of values that compare with each other.
+
+    `key` reads a value of a record, `parse` a value of the contract; both give None for what is not of the sort.
+    """
+
+    name: str
+    key: Key
+    parse: Key
+    example: str = ""
+
+
+def exact(number: float | Decimal) -> int | float | Decimal:
+    """Turn a number into one of the same exact value that compares with Decimals (infinities and NaN stay)."""
+    if isinstance(number, float) and isfinite(number):
+        whole = number.is_integer() and abs(number) < _DOUBLE_IS_EXACT
+        return int(number) if whole else Decimal(repr(number))
     return number
+
+
+def native(number: float) -> int | float:
+    """Turn a number of a contract into one that compares exactly with ints and with floats below 2^53."""
+    return int(exact(number)) if exact(number) == int(number) else number
 
 
 def number_key(value: Any) -> int | float | Decimal | None:
     """Keep numbers; booleans are none."""
-    return value if type(value) in NUMBERS else None
+    kind = type(value)
+    return value if kind is int or kind is float or kind is Decimal else None
 
 
 def date_string_key(value: Any) -> str | None:
@@ -40,12 +63,25 @@ def instant_string_key(value: Any) -> Any:
     return instant_key(value) if type(value) is str else None
 
 
-def time_key(field: FieldType) -> Key | None:
-    """Give the key for a field of dates or timestamps; None when it is neither, or may be both."""
-    if "string" not in field.types:
-        return None
-    if field.times == {"date"}:
-        return date_string_key
-    if field.times == {"date-time"}:
-        return instant_string_key
+NUMBERS: Final = Order("numbers", number_key, number_key)
+DATES: Final = Order("dates", date_string_key, date_string_key, "a date, such as 1900-01-01")
+INSTANTS: Final = Order(
+    "date-times",
+    instant_string_key,
+    instant_string_key,
+    "a date-time with its offset, such as 1900-01-01T00:00:00Z",
+)
+
+
+def order_of_times(field: FieldType) -> Order | None:
+    """Give the order of a field of dates or of date-times; None when it is neither, or may be both."""
+    if field.times == {"date"} and "string" in field.types:
+        return DATES
+    if field.times == {"date-time"} and "string" in field.types:
+        return INSTANTS
     return None
+
+
+def order_of(field: FieldType) -> Order | None:
+    """Give the order of the values of a field; None when they have none."""
+    return order_of_times(field) or (NUMBERS if field.types & {"number", "integer"} else None)

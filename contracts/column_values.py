@@ -1,0 +1,224 @@
+"""Values of records, converted to what a column's type holds: exactly, or not at all.
+
+Each type has a converter for one value, which decides, and most have a quicker way for many values that Arrow takes
+as they are. The quick way is only taken where both give the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contracts.rules.times import date_key, instant_key
+
+Converter = Callable[[Any], Any]
+"""Gives what Arrow takes for a value that is not None; None when the type cannot hold it."""
+Bulk = Callable[[list[Any], pa.DataType], pa.Array | None]
+"""Converts many values, Nones included; None, or an error of Arrow, when they need the converter one by one."""
+
+_NONE: Final = type(None)
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+_FIRST_DAY: Final = date.min.toordinal() - _EPOCH_DAY
+_LAST_DAY: Final = date.max.toordinal() - _EPOCH_DAY
+_DAY_MICROSECONDS: Final = 86_400 * 10**6
+_FIRST_MICROSECOND: Final = _FIRST_DAY * _DAY_MICROSECONDS
+_LAST_MICROSECOND: Final = (_LAST_DAY + 1) * _DAY_MICROSECONDS - 1
+MAX_FLOAT: Final = float.fromhex("0x1.fffffep+127")
+"""Largest number of type float."""
+MAX_DOUBLE: Final = float.fromhex("0x1.fffffffffffffp+1023")
+"""Largest number of type double."""
+_RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
+_LOCAL: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
+
+
+def whole_number(bits: int) -> Converter:
+    """Make the converter to a signed integer of so many bits. 1.0 is an integer, as in JSON Schema."""
+    limit = 2 ** (bits - 1)
+
+    def convert(value: Any) -> int | None:
+        kind = type(value)
+        if (
+            kind is Decimal
+            and value.is_finite()
+            and value.adjusted() < 20
+            and value == value.to_integral_value()
+        ) or (kind is float and value.is_integer()):
+            value = int(value)
+        elif kind is not int:
+            return None
+        return value if -limit <= value < limit else None
+
+    return convert
+
+
+def floating_point(largest: float) -> Converter:
+    """Make the converter to an IEEE 754 number: the nearest one, when the number is in its range."""
+
+    def convert(value: Any) -> float | None:
+        kind = type(value)
+        if kind is not int and kind is not float and kind is not Decimal:
+            return None
+        if kind is int:
+            value = Decimal(value)
+        number = float(value)
+        is_held = abs(number) <= largest or (kind is float and not math.isfinite(number))
+        return number if is_held else None
+
+    return convert
+
+
+def of_type(kind: type) -> Converter:
+    """Make the converter that takes values of one Python type as they are."""
+    return lambda value: value if type(value) is kind else None
+
+
+def decimal_number(precision: int, scale: int) -> Converter:
+    """Make the converter to decimal(precision, scale)."""
+
+    def convert(value: Any) -> Decimal | None:
+        kind = type(value)
+        if kind is int or kind is float:
+            value = Decimal(repr(value) if kind is float else value)
+        elif kind is not Decimal:
+            return None
+        if not value.is_finite():
+            return None
+        if not value:
+            return Decimal(0)
+        # Decided by digits: to write out 1e999999999 would fill the memory.
+        _, digits, exponent = value.as_tuple()
+        trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+        fits = int(exponent) + trailing >= -scale and value.adjusted() < precision - scale
+        return value if fits else None
+
+    return convert
+
+
+def day(value: Any) -> int | None:
+    """Convert an RFC 3339 full-date, or an Avro date, to days since 1970, in the years 1 to 9999."""
+    if type(value) is str:
+        key = date_key(value)
+        if key is None or key.startswith("0000"):
+            return None
+        return date.fromisoformat(key).toordinal() - _EPOCH_DAY
+    if type(value) is int and _FIRST_DAY <= value <= _LAST_DAY:
+        return value
+    return None
+
+
+def instant(nanoseconds: int) -> Converter:
+    """Make the converter of an RFC 3339 date-time, or of an integer in units of `nanoseconds`, to microseconds."""
+
+    def convert(value: Any) -> int | None:
+        if type(value) is str:
+            return _microseconds(instant_key(value))
+        return _microseconds(value * nanoseconds) if type(value) is int else None
+
+    return convert
+
+
+def local_time(nanoseconds: int) -> Converter:
+    """Make the converter of a date and time without a zone, or of an integer, to microseconds."""
+
+    def convert(value: Any) -> int | None:
+        if type(value) is str:
+            return (
+                _microseconds(instant_key(f"{value[:10]}T{value[11:]}Z"))
+                if value[10:11] in {"T", " "}
+                else None
+            )
+        return _microseconds(value * nanoseconds) if type(value) is int else None
+
+    return convert
+
+
+def json_text(value: Any) -> str | None:
+    """Write a value as JSON text, numbers as exact as they came; None when it holds NaN or an infinity."""
+    try:
+        text = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # an integer beyond 64 bits, a Decimal, bytes, nesting beyond 254
+        text = b""
+    # orjson writes NaN as null.
+    if text and b"null" not in text:
+        return text.decode()
+    try:
+        return _exact_json(value)
+    except ValueError:
+        return None
+
+
+def _exact_json(value: Any) -> str:
+    match value:
+        case dict():
+            members = (f"{_exact_json(name)}:{_exact_json(each)}" for name, each in value.items())
+            return "{" + ",".join(members) + "}"
+        case list():
+            return "[" + ",".join(map(_exact_json, value)) + "]"
+        case Decimal():
+            return str(value)
+        case bytes():  # as Avro's JSON encoding has it
+            return json.dumps(value.decode("latin-1"), ensure_ascii=False)
+        case _:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _microseconds(nanoseconds: int | Fraction | None) -> int | None:
+    if nanoseconds is None or nanoseconds % 1000:
+        return None
+    microseconds = int(nanoseconds // 1000)
+    return microseconds if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND else None
+
+
+def bulk_of(*kinds: type) -> Bulk:
+    """Make the quick way for values of some Python types, which Arrow takes without changing them."""
+    allowed = {*kinds, _NONE}
+
+    def convert(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+        return pa.array(values, arrow_type) if allowed.issuperset(map(type, values)) else None
+
+    return convert
+
+
+def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert date strings at once."""
+    strings = _strings(values)
+    if strings is None:
+        return None
+    days = strings.cast(arrow_type)
+    return days if _within(days, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
+
+
+def bulk_instants(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert date-time strings at once."""
+    return _bulk_times(values, arrow_type, _RFC3339)
+
+
+def bulk_local_times(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert strings of dates and times without a zone at once."""
+    return _bulk_times(values, arrow_type, _LOCAL)
+
+
+def _bulk_times(values: list[Any], arrow_type: pa.DataType, pattern: str) -> pa.Array | None:
+    strings = _strings(values)
+    if strings is None or not pc.all(pc.match_substring_regex(strings, pattern), min_count=0).as_py():
+        return None
+    times = strings.cast(arrow_type)
+    return times if _within(times, pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND) else None
+
+
+def _strings(values: list[Any]) -> pa.Array | None:
+    return bulk_of(str)(values, pa.string())
+
+
+def _within(array: pa.Array, integer: pa.DataType, lowest: int, highest: int) -> bool:
+    bounds = pc.min_max(array.cast(integer)).as_py()
+    return bounds["min"] is None or (bounds["min"] >= lowest and bounds["max"] <= highest)

@@ -1,0 +1,216 @@
+"""Typed columns: which a contract has, and the records' values in them. No silent null, no silent rounding.
+
+A value is kept exactly, or it is a violation of stage column. One rounding is part of the types' meaning: `float` and
+`double` hold the nearest IEEE 754 number of any number in their range. An absent or null value is a null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from contracts import column_values as to
+from contracts.diagnosis import suggest
+from contracts.errors import ContractError, Problem
+from contracts.fields import FieldType, SchemaFields, join, suggestion, tokens
+from contracts.model import Column, DataContract
+from contracts.rules.compiled import Path, read
+from contracts.verdict import Severity, Stage, Violation
+
+TYPES: Final = (
+    "boolean", "int", "long", "float", "double", "decimal(p,s)", "string", "binary", "date", "timestamp",
+    "timestamp_ntz", "json",
+)  # fmt: skip
+"""Names of the column types."""
+
+_NANOSECONDS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
+_MAX_PRECISION: Final = 38
+_NUMBER: Final = frozenset({"number", "integer"})
+_TAKES: Final = {
+    "boolean": frozenset({"boolean"}),
+    "int": _NUMBER,
+    "long": _NUMBER,
+    "float": _NUMBER,
+    "double": _NUMBER,
+    "decimal": _NUMBER,
+    "string": frozenset({"string"}),
+    "binary": frozenset({"bytes"}),
+    "date": frozenset({"string", "integer"}),
+    "timestamp": frozenset({"string", "integer"}),
+    "timestamp_ntz": frozenset({"string", "integer"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A column type: its Arrow type, and how values of records become what it holds."""
+
+    arrow_type: pa.DataType
+    convert: to.Converter
+    bulk: to.Bulk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumn:
+    """One column of the table: where its values come from, and how they become what its type holds."""
+
+    name: str
+    type: str
+    path: Path
+    kind: Kind
+
+    @property
+    def violation(self) -> Violation:
+        """Say that a record has a value that the column cannot hold."""
+        message = f"column {self.name} of type {self.type} cannot hold this value"
+        return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
+
+    def convert(self, records: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+        """Give the column of some records, and the positions of those whose value it cannot hold (null there)."""
+        values = self._read(records)
+        if self.kind.bulk is not None:
+            try:
+                array = self.kind.bulk(values, self.kind.arrow_type)
+            except (pa.ArrowException, OverflowError):
+                array = None  # some value needs a closer look
+            if array is not None:
+                return array, []
+        convert = self.kind.convert
+        converted = [None if value is None else convert(value) for value in values]
+        refused = [
+            position
+            for position, (value, new) in enumerate(zip(values, converted, strict=True))
+            if new is None and value is not None
+        ]
+        return pa.array(converted, self.kind.arrow_type), refused
+
+    def holds(self, record: Any) -> bool:
+        """Whether the column can hold the value of a record."""
+        value = read(record, self.path)
+        return value is None or self.kind.convert(value) is not None
+
+    def _read(self, records: Sequence[Any]) -> list[Any]:
+        if len(self.path) == 1:
+            (name,) = self.path
+            return [record.get(name) if type(record) is dict else None for record in records]
+        return [read(record, self.path) for record in records]
+
+
+def compile_columns(
+    contract: DataContract, fields: SchemaFields, *, formats_hold: bool
+) -> tuple[TypedColumn, ...]:
+    """Compile the columns of a contract, or derive them from the top level of its schema.
+
+    `formats_hold` says that the schema refuses strings that are not of their format. Raises ContractError with every
+    problem found.
+    """
+    problems: list[Problem] = []
+    if contract.columns:
+        columns = tuple(_declared(contract.columns, fields, problems))
+    else:
+        columns = tuple(_derived(fields, problems, formats_hold=formats_hold))
+    names = [column.name for column in columns]
+    for index, name in enumerate(contract.primary_key):
+        if name not in names and not problems:
+            near = suggest(name, names) if names else ""
+            problems.append(Problem(f"/primary_key/{index}", f"no column is named `{name}`{near}"))
+    if problems:
+        raise ContractError(tuple(problems))
+    return columns
+
+
+def _declared(
+    columns: tuple[Column, ...], fields: SchemaFields, problems: list[Problem]
+) -> Iterator[TypedColumn]:
+    for index, column in enumerate(columns):
+        place = f"/columns/{index}"
+        found = fields.find(column.from_)
+        if found is None:
+            near = suggestion(column.from_, fields)
+            problems.append(Problem(f"{place}/from", f"the schema declares no field `{column.from_}`{near}"))
+            continue
+        name = column.type.partition("(")[0]
+        kind = kind_of(column.type, found)
+        if kind is None:
+            message = f"no column type is named `{column.type}`{suggest(name, TYPES)}"
+            problems.append(Problem(f"{place}/type", message))
+        elif name != "json" and not found.types & _TAKES[name]:
+            held = " or ".join(sorted(found.types)) or "nothing"
+            message = f"a column of type {column.type} never holds what `{column.from_}` is: {held}"
+            problems.append(Problem(f"{place}/type", message))
+        else:
+            yield TypedColumn(column.name, column.type, tokens(column.from_), kind)
+
+
+def _derived(fields: SchemaFields, problems: list[Problem], *, formats_hold: bool) -> Iterator[TypedColumn]:
+    taken: dict[str, str] = {}
+    for field_name in fields.top_level():
+        name = column_name(field_name)
+        pointer = join((field_name,))
+        place = f"/schema/definition/properties{pointer}"
+        found = fields.find(pointer) or FieldType()
+        type_name = derived_type(found, formats_hold=formats_hold)
+        # Query engines do not tell columns apart by case.
+        if name.lower() in taken:
+            message = f"`{pointer}` and `{taken[name.lower()]}` would both be column {name.lower()}"
+            problems.append(Problem(place, f"{message}; name the columns under `columns`"))
+        elif type_name is None:
+            held = " or ".join(sorted(found.types)) or "nothing"
+            message = f"no column type is plain for `{pointer}`, which may be {held}; give it under `columns`"
+            problems.append(Problem(place, message))
+        else:
+            kind = kind_of(type_name, found)
+            assert kind is not None, type_name  # noqa: S101 - derived types exist
+            taken[name.lower()] = pointer
+            yield TypedColumn(name, type_name, (field_name,), kind)
+
+
+def column_name(field_name: str) -> str:
+    """Make a column name of a field's name: letters, digits and underscores, a letter first."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", field_name).lstrip("_")
+    return name if name[:1].isalpha() else f"c_{name}"
+
+
+def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
+    """Choose the column type for a field; None when none is plain."""
+    types = found.types - {"null"}
+    if types == {"string"} and formats_hold:
+        return {frozenset({"date"}): "date", frozenset({"date-time"}): "timestamp"}.get(found.times, "string")
+    if types & {"object", "array"} or not types:
+        return "json"
+    for name, exact in (("boolean", {"boolean"}), ("string", {"string"}), ("long", {"integer"})):
+        if types == exact:
+            return name
+    return "double" if types <= _NUMBER else None
+
+
+def kind_of(name: str, found: FieldType) -> Kind | None:
+    """Look up a column type by its name, for values of a field; None when there is none of this name."""
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= _MAX_PRECISION or scale > precision:
+            return None
+        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale))
+    unit = next((n for suffix, n in _NANOSECONDS.items() for time in found.times if time.endswith(suffix)), 1)
+    build = _KINDS.get(name)
+    return None if build is None else build(unit)
+
+
+_KINDS: Final = {
+    "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool), to.bulk_of(bool)),
+    "int": lambda _: Kind(pa.int32(), to.whole_number(32), to.bulk_of(int)),
+    "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
+    "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
+    "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
+    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str)),
+    "json": lambda _: Kind(pa.string(), to.json_text),
+    "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
+    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days),
+    "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants),
+    "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), to.bulk_local_times),
+}
