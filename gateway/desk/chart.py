@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil, floor, log10
 
-WIDTH = 960
 HEIGHT = 240
-LEFT = 56
-RIGHT = 8
 TOP = 12
 BOTTOM = 28
 MOST_SERIES = 6
-GAP = 1.0
-"""Pixels between two bars."""
+SPARK_GAP = 1.0
+"""Pixels between two bars of a sparkline."""
+BAR_SHARE = 0.86
+"""Share of a bucket's width that its bar takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One rectangle; `slot` is the colour, counted from 1, 0 for the others together."""
+    """One rectangle; `slot` is the colour, counted from 1, 0 for the others together.
+
+    In a chart `x` and `width` are percent of its width, everything else is pixels.
+    """
 
     x: float
     y: float
@@ -59,7 +61,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line of an axis with its label, at `at` pixels."""
+    """A line of an axis with its label, at `at` percent (x) or pixels (y)."""
 
     at: float
     label: str
@@ -67,16 +69,13 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A stacked bar chart over time, in pixels of a WIDTH by HEIGHT viewport."""
+    """A stacked bar chart over time: as wide as the page lets it be, HEIGHT pixels high."""
 
     columns: tuple[Column, ...]
     legend: tuple[tuple[Series, int], ...]
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
-    width: int = WIDTH
     height: int = HEIGHT
-    left: int = LEFT
-    right: int = WIDTH - RIGHT
     top: int = TOP
     floor: int = HEIGHT - BOTTOM
 
@@ -89,10 +88,10 @@ def stacked(starts: Sequence[datetime], width: timedelta, series: Sequence[Serie
     ranked = sorted(series, key=lambda one: (-one.total, one.code))
     legend = tuple((one, index if index <= MOST_SERIES else 0) for index, one in enumerate(ranked, 1))
     top = nice_ceiling(max((sum(one.counts[at] for one in ranked) for at in range(len(starts))), default=0))
-    step = (WIDTH - LEFT - RIGHT) / max(1, len(starts))
+    step = 100 / max(1, len(starts))
     columns = []
     for at, start in enumerate(starts):
-        x = LEFT + at * step
+        x = at * step
         columns.append(_column(legend, at, (start, start + width), (x, step), top))
     y_ticks = tuple(
         Tick(round(_y(value, top), 1), _short(value))
@@ -117,7 +116,7 @@ def sparkline(values: Sequence[int], width: int, height: int) -> tuple[Bar, ...]
         Bar(
             x=round(at * step, 2),
             y=round(height - (tall := max(1.5, value / top * height)), 2),
-            width=round(step - GAP, 2),
+            width=round(step - SPARK_GAP, 2),
             height=round(tall, 2),
             slot=0,
         )
@@ -144,7 +143,7 @@ def _column(
                 Bar(
                     round(x, 2),
                     round(upper, 2),
-                    round(max(1.0, step - GAP), 2),
+                    round(step * BAR_SHARE, 3),
                     round(lower - upper, 2),
                     slot,
                 )
@@ -153,7 +152,7 @@ def _column(
     counts = sorted(
         ((one.label, slot, one.counts[at]) for one, slot in legend if one.counts[at]), key=lambda row: -row[2]
     )
-    return Column(span[0], span[1], round(x, 2), round(step, 2), tuple(bars), tuple(counts), below)
+    return Column(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), below)
 
 
 def _y(value: float, top: int) -> float:
@@ -182,5 +181,5 @@ def _time_ticks(starts: Sequence[datetime], width: timedelta, step: float) -> tu
     for at, start in enumerate(starts):
         seconds = start.timestamp()
         if seconds % (every * 60) < width.total_seconds():
-            ticks.append(Tick(round(LEFT + at * step, 1), f"{start:{form}}"))
+            ticks.append(Tick(round(at * step, 1), f"{start:{form}}"))
     return tuple(ticks)

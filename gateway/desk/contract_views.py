@@ -10,6 +10,8 @@ from gateway.desk.layout import Line, lay_out
 from gateway.services.registry import LATEST, Registry
 from gateway.storage.sql import ContractVersion
 
+MOST_LINES = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class ContractView:
@@ -26,7 +28,7 @@ def contract_view(registry: Registry, contract_id: str, version: str | None) -> 
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
     contract = DataContract.model_validate_json(shown.document)
-    return ContractView(shown, versions, contract, tuple(lay_out(shown.document, (), ())))
+    return ContractView(shown, versions, contract, tuple(lay_out(shown.document, head_lines=MOST_LINES)))
 
 
 def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:

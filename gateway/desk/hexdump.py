@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from gateway.desk.layout import Mark, Mask
 
 ROW_BYTES = 16
-HEAD_ROWS = 16
-CONTEXT_ROWS = 2
-MOST_ROWS = 96
+HEAD_BYTES = 512
+CONTEXT_BYTES = 32
+LONGEST_MARK_BYTES = 128
+MOST_ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One byte: two hexadecimal digits and the ASCII character, both empty when it is masked."""
+    """One byte: two hexadecimal digits and the ASCII character. Both are empty for a masked value of any length."""
 
     digits: str
     character: str
@@ -24,40 +26,64 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Up to 16 bytes from `offset` on; `skipped` bytes were left out before it."""
+    """Up to 16 cells. `offset` is that of the first, None after a mask: it would tell the length of what is masked.
 
-    offset: int
+    `is_after_gap` tells that bytes before the row are left out.
+    """
+
+    offset: int | None
     cells: tuple[Cell, ...]
-    skipped: int
+    is_after_gap: bool
 
 
-def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[list[Row], int]:
-    """Give the rows to show and the number of bytes left out after the last of them."""
-    last_row = max(0, len(data) - 1) // ROW_BYTES
-    wanted = set(range(min(HEAD_ROWS, last_row + 1)))
+def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[list[Row], bool]:
+    """Give the rows to show, and whether bytes after the last of them are left out."""
+    rows = list(islice(_rows(data, marks, masks), MOST_ROWS + 1))
+    windows = _windows(data, marks)
+    return rows[:MOST_ROWS], len(rows) > MOST_ROWS or (bool(windows) and windows[-1][1] < len(data))
+
+
+def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
+    """Give the parts to show as (start, end), whole rows, in order and apart."""
+    wanted = [(0, min(len(data), HEAD_BYTES))]
     for mark in marks:
-        for end in (mark.start, min(mark.end, mark.start + 4 * ROW_BYTES)):
-            row = min(end, len(data)) // ROW_BYTES
-            wanted.update(range(max(0, row - CONTEXT_ROWS), min(last_row, row + CONTEXT_ROWS) + 1))
-    rows: list[Row] = []
+        start = max(0, mark.start - CONTEXT_BYTES) // ROW_BYTES * ROW_BYTES
+        end = min(mark.end, mark.start + LONGEST_MARK_BYTES) + CONTEXT_BYTES
+        wanted.append((start, min(len(data), -(-end // ROW_BYTES) * ROW_BYTES)))
+    apart: list[tuple[int, int]] = []
+    for start, end in sorted(wanted):
+        if apart and start <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
+        elif start < end:
+            apart.append((start, end))
+    return apart
+
+
+def _rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> Iterator[Row]:
+    first_mask = masks[0].start if masks else len(data)
     shown_until = 0
-    for index in sorted(wanted)[:MOST_ROWS]:
-        start = index * ROW_BYTES
-        rows.append(Row(start, _cells(data, start, marks, masks), start - shown_until))
-        shown_until = min(start + ROW_BYTES, len(data))
-    return rows, len(data) - shown_until
+    for start, end in _windows(data, marks):
+        cells = _cells(data, (start, end), marks, masks)
+        at = start
+        while row := tuple(islice(cells, ROW_BYTES)):
+            yield Row(at if at <= first_mask else None, row, at == start and start > shown_until)
+            at += len(row)
+        shown_until = end
 
 
-def _cells(data: bytes, start: int, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[Cell, ...]:
-    end = min(start + ROW_BYTES, len(data))
-    near_marks = [mark for mark in marks if mark.start < end and mark.end > start]
-    near_masks = [mask for mask in masks if mask.start < end and mask.end > start]
-    cells = []
-    for at in range(start, end):
+def _cells(
+    data: bytes, window: tuple[int, int], marks: Sequence[Mark], masks: Sequence[Mask]
+) -> Iterator[Cell]:
+    at, end = window
+    near_marks = [mark for mark in marks if mark.start < end and mark.end > at]
+    near_masks = [mask for mask in masks if mask.start < end and mask.end > at]
+    while at < end:
         is_marked = any(mark.start <= at < mark.end for mark in near_marks)
-        if any(mask.start <= at < mask.end for mask in near_masks):
-            cells.append(Cell("", "", is_marked))
+        mask = next((mask for mask in near_masks if mask.start <= at < mask.end), None)
+        if mask is not None:
+            yield Cell("", "", is_marked)
+            at = mask.end
         else:
             byte = data[at]
-            cells.append(Cell(f"{byte:02x}", chr(byte) if 0x20 <= byte < 0x7F else "·", is_marked))
-    return tuple(cells)
+            yield Cell(f"{byte:02x}", chr(byte) if 0x20 <= byte < 0x7F else "·", is_marked)
+            at += 1

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
+import orjson
+
 
 class Part(IntEnum):
     """What an event stands for."""
@@ -53,6 +55,10 @@ _TOKEN = re.compile(
 _STRING, _SCALAR, _COMMA, _COLON, _OPEN, _CLOSE, _ODD_STRING, _RUN, _OPEN_STRING = range(1, 10)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OBJECT = ord("{")
+_QUOTE = ord('"')
+_OPENING = frozenset(b"{[")
+_FLAWED = frozenset({_ODD_STRING, _RUN})
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 
 
 _VALUE, _VALUE_OR_CLOSE, _KEY_OR_CLOSE, _KEY, _AFTER_KEY, _AFTER_VALUE, _NOTHING = range(7)
@@ -86,33 +92,68 @@ _GRAMMAR: dict[int, dict[int, Part]] = {
 """What a token is where something is expected; no entry: the grammar ends."""
 
 
-def walk(data: bytes) -> Iterator[Event]:
-    """Yield the parts of `data` in order of position; ends with STOP if it is no complete JSON text."""
-    stack = bytearray()
-    expected = _VALUE
-    position = 0
-    if data.startswith(_BYTE_ORDER_MARK):
-        position = len(_BYTE_ORDER_MARK)
-        yield Event(Part.FLAW, 0, position, "a byte order mark stands before the value")
-    for token in _TOKEN.finditer(data, position):
-        kind = token.lastindex or 0
-        start, end = token.span(kind)
-        part = _GRAMMAR[expected].get(kind)
-        # `{` and `}`, `[` and `]` are two apart in ASCII.
-        if part is None or (part is Part.CLOSE and data[start] != stack[-1] + 2):
-            yield _stop(data, kind, start, end, expected)
-            return
-        if kind in {_ODD_STRING, _RUN}:
-            yield Event(Part.FLAW, start, end, _flaw(data[start:end]))
-        if part is not Part.SEPARATOR:
-            yield Event(part, start, end)
-        if part is Part.OPEN:
-            stack.append(data[start])
-        elif part is Part.CLOSE:
-            stack.pop()
-        expected = _next(part, kind, stack)
-    if expected != _NOTHING:
-        yield Event(Part.STOP, len(data), len(data), "the record ends before its value is complete")
+class Walk:
+    """The parts of `data` in order of position; the last is STOP if it is no complete JSON text."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._skip_to = 0
+
+    def skip_to(self, position: int) -> None:
+        """Go on at `position`, the closing bracket of the object or array just opened, passing over its inside."""
+        self._skip_to = position
+
+    def __iter__(self) -> Iterator[Event]:
+        data = self._data
+        stack = bytearray()
+        expected = _VALUE
+        position = 0
+        if data.startswith(_BYTE_ORDER_MARK):
+            position = len(_BYTE_ORDER_MARK)
+            yield Event(Part.FLAW, 0, position, "a byte order mark stands before the value")
+        while token := _TOKEN.match(data, position):
+            kind = token.lastindex or 0
+            start, position = token.span(kind)
+            part = _GRAMMAR[expected].get(kind)
+            # `{` and `}`, `[` and `]` are two apart in ASCII.
+            if part is None or (part is Part.CLOSE and data[start] != stack[-1] + 2):
+                yield _stop(data, kind, start, position, expected)
+                return
+            if kind in _FLAWED:
+                yield Event(Part.FLAW, start, position, _flaw(data[start:position]))
+            if part is not Part.SEPARATOR:
+                yield Event(part, start, position)
+            if part is Part.OPEN:
+                stack.append(data[start])
+            elif part is Part.CLOSE:
+                stack.pop()
+            expected = _next(part, kind, stack)
+            position = max(position, self._skip_to)
+        if expected != _NOTHING:
+            yield Event(Part.STOP, len(data), len(data), "the record ends before its value is complete")
+
+
+def is_json(data: bytes) -> bool:
+    """Whether `data` is JSON beyond doubt; False also for what readers do not agree on."""
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def closing(data: bytes, position: int) -> int:
+    """Find the bracket that closes what was opened just before `position`, in a text that `is_json` approved."""
+    depth = 1
+    for token in _BRACKET.finditer(data, position):
+        bracket = data[token.start()]
+        if bracket in _OPENING:
+            depth += 1
+        elif bracket != _QUOTE:
+            depth -= 1
+            if not depth:
+                return token.start()
+    return len(data)
 
 
 def _next(part: Part, kind: int, stack: bytearray) -> int:

@@ -5,17 +5,16 @@ Every text shown is the record's own bytes; only white space between values is t
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gateway.desk.json_walk import Event, Part, walk
+from gateway.desk.json_walk import Event, Part, Walk, closing, is_json
 from gateway.desk.visible import visible_runs
 
 HEAD_LINES = 40
 CONTEXT_LINES = 4
-MOST_LINES = 400
+MOST_MARKED_LINES = 360
 LONGEST_TEXT_BYTES = 360
 TAIL_TEXT_BYTES = 80
 MOST_INDENT = 12
@@ -51,13 +50,17 @@ class Piece:
 
 @dataclass(slots=True)
 class Line:
-    """One line; `depth` counts the objects and arrays around it. A gap stands for `skipped` lines left out."""
+    """One line; `depth` counts the objects and arrays around it.
+
+    A gap stands for `skipped` lines left out, or for the last `skipped_bytes` of the record.
+    """
 
     number: int
     depth: int = 0
     pieces: list[Piece] = field(default_factory=list)
     is_marked: bool = False
     skipped: int = 0
+    skipped_bytes: int = 0
 
     @property
     def indent(self) -> int:
@@ -65,23 +68,25 @@ class Line:
         return min(self.depth, MOST_INDENT)
 
 
-def lay_out(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> list[Line]:
-    """Give the lines of a JSON record around its marks, with its head, at most MOST_LINES of them.
+def lay_out(
+    data: bytes, marks: Sequence[Mark] = (), masks: Sequence[Mask] = (), *, head_lines: int = HEAD_LINES
+) -> list[Line]:
+    """Give the lines of a JSON record around its marks, with its head, a bounded number of them.
 
     `marks` and `masks` are sorted by start; masks do not overlap. Any bytes are taken: after the place where a
-    text stops being JSON, the rest follows as it is.
+    text stops being JSON, the rest follows as it is. Past the head, objects and arrays without a mark are one line.
     """
-    return _keep(_Typesetter(data, marks, masks).lines())
+    return _keep(_Typesetter(data, marks, masks, head_lines).lines(), head_lines)
 
 
-def _keep(lines: Iterator[Line]) -> list[Line]:
+def _keep(lines: Iterator[Line], head_lines: int) -> list[Line]:
     """Keep the head and what stands around marked lines; gaps say how much was left out."""
     kept: list[Line] = []
     recent: deque[Line] = deque(maxlen=CONTEXT_LINES)
     skipped = 0
-    after = HEAD_LINES
+    after = head_lines
     for line in lines:
-        if (line.is_marked or after > 0) and len(kept) < MOST_LINES:
+        if (line.is_marked or after > 0) and len(kept) < head_lines + MOST_MARKED_LINES:
             if line.is_marked:
                 if skipped > len(recent):
                     kept.append(Line(0, recent[0].depth, skipped=skipped - len(recent)))
@@ -91,6 +96,9 @@ def _keep(lines: Iterator[Line]) -> list[Line]:
                 after = max(after, CONTEXT_LINES + 1)
             kept.append(line)
             after -= 1
+        elif line.skipped_bytes:
+            kept.append(line)
+            skipped = 0
         else:
             recent.append(line)
             skipped += 1
@@ -102,31 +110,41 @@ def _keep(lines: Iterator[Line]) -> list[Line]:
 class _Typesetter:
     """Turns the walk of one record into lines."""
 
-    def __init__(self, data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> None:
+    def __init__(self, data: bytes, marks: Sequence[Mark], masks: Sequence[Mask], head_lines: int) -> None:
         self._data = data
         self._marks = marks
-        self._mark_starts = [mark.start for mark in marks]
         self._masks = masks
+        self._head_lines = head_lines
+        self._next_mark = 0
         self._next_mask = 0
         self._line = Line(1)
         self._shown_until = 0
 
     def lines(self) -> Iterator[Line]:
+        """Set the record; ends early once head and marks are behind."""
+        walk = Walk(self._data)
+        may_skip = is_json(self._data)
         previous: Part | None = None
-        stopped_at: int | None = None
-        for event in walk(self._data):
+        for event in walk:
             if event.part is Part.STOP:
-                stopped_at = event.start
-                break
-            if event.part is Part.FLAW or event.start < self._shown_until:
-                previous = Part.SCALAR if event.start < self._shown_until else previous
+                yield from self._rest(event.start)
+                return
+            if event.start < self._shown_until:  # inside of a masked value
+                previous = Part.SCALAR
+                continue
+            if event.part is Part.FLAW:
+                self._set_byte_order_mark(event)
                 continue
             yield from self._break_before(event.part, previous)
+            if self._is_past_all(event.start):
+                yield Line(0, skipped_bytes=len(self._data) - event.start)
+                return
             previous = self._take(event)
-        if stopped_at is not None:
-            if self._line.pieces:
-                yield self._new_line(self._line.depth)
-            self._rest(stopped_at)
+            if previous is Part.OPEN and may_skip and self._line.number > self._head_lines:
+                end = closing(self._data, event.end)
+                if end > event.end and not self._has_mark_before(end):
+                    self._add(Piece("cut", str(end - event.end)))
+                    walk.skip_to(end)
         yield self._line
 
     def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
@@ -150,7 +168,7 @@ class _Typesetter:
         """Set one part; gives what the line ends with now. A masked container counts as one value."""
         mask = self._mask_at(event.start)
         if mask is not None and event.part is not Part.KEY:
-            mark = self._mark_at(event.start)
+            mark = self._mark_in(event.start, mask.end)
             self._add(Piece("mask", mask.reason, mark))
             self._shown_until = mask.end
             return Part.SCALAR
@@ -161,7 +179,7 @@ class _Typesetter:
 
     def _text(self, event: Event) -> None:
         text = self._data[event.start : event.end]
-        mark = self._mark_at(event.start)
+        mark = self._mark_in(event.start, event.end)
         kind = _kind(event.part, text)
         if len(text) <= LONGEST_TEXT_BYTES:
             self._runs(kind, text, mark)
@@ -173,9 +191,25 @@ class _Typesetter:
         if mark is not None and mark.note:
             self._add(Piece("note", mark.note, mark))
 
-    def _rest(self, at: int) -> None:
+    def _set_byte_order_mark(self, flaw: Event) -> None:
+        """Set the one flaw that is no part of a value; the others follow as the value itself."""
+        if flaw.start == 0 and self._data[: flaw.end] == b"\xef\xbb\xbf":
+            self._runs("string", self._data[: flaw.end], self._mark_in(flaw.start, flaw.end))
+
+    def _is_past_all(self, start: int) -> bool:
+        """Whether the head and every mark are behind."""
+        has_mark = self._has_mark_before(len(self._data) + 1)
+        return not has_mark and self._line.number > self._head_lines + CONTEXT_LINES and start > 0
+
+    def _has_mark_before(self, end: int) -> bool:
+        """Whether a mark that was not set yet begins before `end`."""
+        return self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end
+
+    def _rest(self, at: int) -> Iterator[Line]:
         """Set what follows the place where the text stopped being JSON, marked, as it is."""
-        mark = self._mark_at(at)
+        if self._line.pieces:
+            yield self._new_line(self._line.depth)
+        mark = self._mark_in(at, len(self._data) + 1)
         mask = self._mask_at(at)
         if mask is not None:
             self._add(Piece("mask", mask.reason, mark))
@@ -188,6 +222,7 @@ class _Typesetter:
                 self._add(Piece("cut", str(len(self._data) - at - LONGEST_TEXT_BYTES)))
         if mark is not None:
             self._add(Piece("note", mark.note, mark))
+        yield self._line
 
     def _runs(self, kind: str, text: bytes, mark: Mark | None) -> None:
         for run, is_code in visible_runs(text):
@@ -197,13 +232,17 @@ class _Typesetter:
         self._line.pieces.append(piece)
         self._line.is_marked = self._line.is_marked or piece.mark is not None
 
-    def _mark_at(self, start: int) -> Mark | None:
-        """Give the mark that begins exactly here, or reaches over this place."""
-        index = bisect_right(self._mark_starts, start) - 1
-        if index < 0:
-            return None
-        mark = self._marks[index]
-        return mark if mark.start == start or start < mark.end else None
+    def _mark_in(self, start: int, end: int) -> Mark | None:
+        """Give the mark that lies in these bytes, or reaches into them; events come in order, and so do marks."""
+        found: Mark | None = None
+        while self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end:
+            mark = self._marks[self._next_mark]
+            if mark.end > start or mark.start == start:
+                found = found or mark
+            if mark.end > end:
+                break
+            self._next_mark += 1
+        return found
 
     def _mask_at(self, start: int) -> Mask | None:
         while self._next_mask < len(self._masks) and self._masks[self._next_mask].end <= start:

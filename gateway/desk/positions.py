@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gateway.desk.json_walk import Event, Part, walk
+from gateway.desk.json_walk import Event, Part, Walk, closing, is_json
 
 
 class Place(NamedTuple):
@@ -64,8 +64,12 @@ def find(data: bytes, pointers: Iterable[str], *, declared: frozenset[str] | Non
     root = _Node()
     wanted = {pointer: _plant(root, pointer) for pointer in pointers}
     search = _Search(data, root, declared)
-    for event in walk(data):
+    walk = Walk(data)
+    may_skip = is_json(data)
+    for event in walk:
         search.take(event)
+        if may_skip and event.part is Part.OPEN and search.is_done_with_container:
+            walk.skip_to(closing(data, event.end))
     search.close_all()
     return Found(
         values={pointer: _places(way[-1]) for pointer, way in wanted.items()},
@@ -75,13 +79,27 @@ def find(data: bytes, pointers: Iterable[str], *, declared: frozenset[str] | Non
             if not way[-1].places
         },
         undeclared=tuple(search.undeclared),
-        broken=search.broken,
+        broken=_first(search.broken, _undecodable(data)),
         readable_until=search.readable_until,
     )
 
 
 def _places(node: _Node) -> tuple[Place, ...]:
     return tuple(sorted(node.places))
+
+
+def _undecodable(data: bytes) -> Event | None:
+    """Give the first bytes that are not UTF-8. The walk goes on past them: in strings they break no structure."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return Event(Part.FLAW, error.start, error.end, "these bytes are not UTF-8")
+    return None
+
+
+def _first(one: Event | None, other: Event | None) -> Event | None:
+    found = [event for event in (one, other) if event is not None]
+    return min(found, key=lambda event: event.start, default=None)
 
 
 def _plant(root: _Node, pointer: str) -> list[_Node]:
@@ -105,6 +123,13 @@ class _Search:
         self._declared = declared
         self._inside: list[_Open] = []
         self._key: Event | None = None
+
+    @property
+    def is_done_with_container(self) -> bool:
+        """Whether nothing inside of the value just opened can matter."""
+        value = self._inside[-1]
+        leads_on = any(node.children for node in value.nodes)
+        return not leads_on and (self._declared is None or value.is_undeclared)
 
     def take(self, event: Event) -> None:
         """Follow one event of the walk."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -40,12 +39,16 @@ RANGES = (
 )
 
 
-def range_named(name: str | None, last_report: datetime, now: datetime) -> Range:
-    """Give the range of that name; for another name the shortest one that reaches back to the last report."""
-    return next((one for one in RANGES if one.name == name), None) or next(
-        _reaching(last_report, now), RANGES[-1]
-    )
+def range_named(name: str | None, first_report: datetime, last_report: datetime, now: datetime) -> Range:
+    """Give the range of that name; for another name the one that shows most of what there is to see.
 
-
-def _reaching(moment: datetime, now: datetime) -> Iterator[Range]:
-    return (one for one in RANGES if one.since(now) <= moment - one.span / 4)
+    That is a quarter of an hour for a stream that is no older, else an hour or, when nothing was reported in the
+    last hour, the shortest range that reaches well back behind the last report.
+    """
+    named = next((one for one in RANGES if one.name == name), None)
+    if named is not None:
+        return named
+    shortest, *others = RANGES
+    if first_report >= now - shortest.span:
+        return shortest
+    return next((one for one in others if last_report >= now - one.span * 3 / 4), RANGES[-1])

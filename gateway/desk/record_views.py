@@ -68,7 +68,7 @@ class RecordView:
     is_decoded: bool
     lines: tuple[Line, ...]
     hex_rows: tuple[Row, ...]
-    hex_left_out: int
+    is_hex_cut: bool
     hides: bool
 
 
@@ -101,7 +101,7 @@ def record_view(record: QuarantinedRecord, contract: DataContract | None, view: 
     marked = {number for mark in shown.marking.marks for number in mark.violations}
     # A classified value often stands in the key or in a producer's header as well.
     may_show = contract is not None and not classified(contract)
-    rows, left_out = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
+    rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
     return RecordView(
         record=record,
         contract=contract,
@@ -123,7 +123,7 @@ def record_view(record: QuarantinedRecord, contract: DataContract | None, view: 
         is_decoded=shown.is_decoded,
         lines=tuple(_lines(shown)) if view is View.FORMATTED and record.value is not None else (),
         hex_rows=tuple(rows) if view is View.HEX else (),
-        hex_left_out=left_out,
+        is_hex_cut=is_cut,
         hides=shown.marking.hides or shown.raw_marking.hides,
     )
 

@@ -106,7 +106,7 @@ def stream_view(
 ) -> StreamView:
     """Give a stream's page for a range and, if one is named, a single rule. Raises NotFoundError."""
     summary = reader.summary(stream)
-    chosen = range_named(range_name, summary.last_committed_at, now)
+    chosen = range_named(range_name, summary.first_started_at, summary.last_committed_at, now)
     since, until = chosen.since(now), chosen.until(now)
     errors = reader.refusals(stream, since, until, chosen.buckets)
     warnings = reader.refusals(stream, since, until, chosen.buckets, Severity.WARNING)

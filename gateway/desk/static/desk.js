@@ -187,6 +187,7 @@ document.addEventListener("click", (event) => {
 // ---- chart ---------------------------------------------------------------------------------------------------------
 
 function showTip(svg, column) {
+  const chart = svg.closest(".chart");
   hideTip(svg);
   column.classList.add("on");
   const tip = document.createElement("div");
@@ -199,7 +200,7 @@ function showTip(svg, column) {
     const key = document.createElement("span");
     const label = document.createElement("span");
     const number = document.createElement("span");
-    if (kind !== null) key.className = `key s${kind}`;
+    if (kind !== null) key.className = `swatch s${kind}`;
     else item.className = "sum";
     label.textContent = words;
     number.textContent = String(count).replace(/\B(?=(\d{3})+$)/g, THIN);
@@ -211,9 +212,9 @@ function showTip(svg, column) {
   if (counts.length > 1) line(null, "together", column.dataset.total);
   if (!counts.length) line(null, "nothing refused", "");
   tip.append(title, list);
-  svg.parentNode.append(tip);
+  chart.append(tip);
   const place = column.getBoundingClientRect();
-  const around = svg.parentNode.getBoundingClientRect();
+  const around = chart.getBoundingClientRect();
   const right = place.right - around.left + 8;
   const fits = right + tip.offsetWidth <= around.width;
   tip.style.left = `${fits ? right : Math.max(0, place.left - around.left - tip.offsetWidth - 8)}px`;
