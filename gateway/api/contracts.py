@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from contracts.model import Status
@@ -15,6 +16,8 @@ from gateway.api.models import ContractDetail, ContractList, PublishedContract
 from gateway.problems import responses
 from gateway.services.registry import LATEST
 from gateway.storage.sql import ContractVersion, VersionFilter
+
+_log = structlog.get_logger()
 
 router = APIRouter(prefix="/api/v1", tags=["contracts"])
 
@@ -96,9 +99,12 @@ def publish_contract(
 ) -> PublishedContract:
     """Publish a version. Versions never change; the same content again is no change (200)."""
     publication = factory.registry().publish(document.content, document.name)
+    published = PublishedContract.of(publication.version)
+    if publication.is_new:
+        _log.info("contract_published", contract=f"{published.id}@{published.version}")
     response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK
     response.headers["Location"] = _location(publication.version)
-    return PublishedContract.of(publication.version)
+    return published
 
 
 @router.get(

@@ -1,0 +1,295 @@
+"""The registry as people run it: `tidegate serve` as a process, asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Self
+
+import httpx
+import orjson
+import pytest
+
+from gateway.api.examples import CONTRACT, CONTRACT_YAML, REPORT
+
+CONTRACTS = "/api/v1/contracts"
+BATCHES = "/api/v1/streams/hospital.admissions/batches"
+TIDEGATE = (sys.executable, "-m", "gateway.cli.main")
+
+
+class Server:
+    """One `tidegate serve` on a free port; it is ready when this returns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [*TIDEGATE, "serve", "--port", "0", "--database-url", f"sqlite:///{folder}/registry.db"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log: list[dict[str, object]] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(json.loads(line))
+            if self.log[-1]["event"] == "registry_listening":
+                break
+        self.url = f"http://127.0.0.1:{self.log[-1]['port']}"
+        self.http = httpx.Client(base_url=self.url, timeout=60, limits=httpx.Limits(max_connections=64))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def publish(self, document: bytes | str) -> httpx.Response:
+        return self.http.post(CONTRACTS, content=document, headers={"Content-Type": "application/yaml"})
+
+    def report(self, n: int) -> httpx.Response:
+        return self.http.post(BATCHES, json=REPORT | {"n": n})
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, list[dict[str, object]]]:
+        """Send a signal; give the exit code and the rest of the log."""
+        self.process.send_signal(how)
+        _, rest = self.process.communicate()
+        return self.process.returncode, [json.loads(line) for line in rest.splitlines()]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[], Server]]:
+    """Start servers over one database."""
+    started: list[Server] = []
+
+    def start() -> Server:
+        started.append(Server(tmp_path))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.__exit__()
+
+
+@pytest.fixture
+def server(serve: Callable[[], Server]) -> Server:
+    return serve()
+
+
+def version(number: int) -> bytes:
+    return orjson.dumps(CONTRACT | {"version": f"1.{number}.0"})
+
+
+def together(count: int, work: Callable[[int], httpx.Response]) -> list[httpx.Response]:
+    """Run `work` in `count` threads that begin at the same moment."""
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> httpx.Response:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def test_32_publications_of_one_document_make_one_version(server: Server) -> None:
+    answers = together(32, lambda _: server.publish(CONTRACT_YAML))
+    assert sorted(answer.status_code for answer in answers) == [200] * 31 + [201]
+    assert {answer.json()["registry_id"] for answer in answers} == {1}
+    assert len(server.http.get(f"{CONTRACTS}/hospital.admissions").json()["versions"]) == 1
+
+
+def test_publications_of_different_versions_at_once_each_get_their_number(server: Server) -> None:
+    answers = together(16, lambda number: server.publish(version(number)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert sorted(answer.json()["registry_id"] for answer in answers) == list(range(1, 17))
+    assert sorted(answer.json()["number"] for answer in answers) == list(range(1, 17))
+
+
+def test_of_two_documents_under_one_version_one_wins(server: Server) -> None:
+    answers = together(
+        16, lambda number: server.publish(orjson.dumps(CONTRACT | {"description": str(number)}))
+    )
+    assert sorted(answer.status_code for answer in answers) == [201] + [409] * 15
+    (winner,) = (answer.json() for answer in answers if answer.status_code == 201)
+    latest = server.http.get(f"{CONTRACTS}/hospital.admissions/versions/latest")
+    assert latest.headers["etag"] == f'"{winner["fingerprint"]}"'
+
+
+def test_two_processes_share_one_database(serve: Callable[[], Server]) -> None:
+    servers = serve(), serve()
+    answers = together(16, lambda number: servers[number % 2].publish(CONTRACT_YAML))
+    assert sorted(answer.status_code for answer in answers) == [200] * 15 + [201]
+    reports = together(16, lambda number: servers[number % 2].report(1 + number // 2))
+    assert sorted(answer.status_code for answer in reports) == [200] * 8 + [201] * 8
+    (stream,) = servers[0].http.get("/api/v1/streams").json()["streams"]
+    assert (stream["totals"]["batches"], stream["totals"]["records"]) == (8, 8000)
+
+
+def test_a_restart_keeps_everything(serve: Callable[[], Server]) -> None:
+    first = serve()
+    first.publish(version(1))
+    first.publish(version(2))
+    first.report(1)
+    before = [first.http.get(path).json() for path in (CONTRACTS, f"{CONTRACTS}/hospital.admissions")]
+    code, rest = first.stop()
+    assert (code, rest[-1]["event"]) == (0, "registry_stopped")
+    second = serve()
+    after = [second.http.get(path).json() for path in (CONTRACTS, f"{CONTRACTS}/hospital.admissions")]
+    assert after == before
+    assert second.publish(version(2)).status_code == 200
+    assert second.publish(version(3)).json()["registry_id"] == 3
+    assert second.report(1).status_code == 200
+
+
+def test_kill_9_loses_nothing_that_was_acknowledged(serve: Callable[[], Server]) -> None:
+    victim = serve()
+    acknowledged: list[tuple[str, int]] = []
+
+    def write(kind: str) -> None:
+        for number in range(1, 10_000):
+            try:
+                answer = victim.publish(version(number)) if kind == "version" else victim.report(number)
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 201
+            acknowledged.append((kind, number))
+            if len(acknowledged) == 60:
+                os.kill(victim.process.pid, signal.SIGKILL)
+
+    threads = [threading.Thread(target=write, args=(kind,)) for kind in ("version", "report")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(acknowledged) >= 60
+
+    survivor = serve()
+    versions = survivor.http.get(f"{CONTRACTS}/hospital.admissions").json()["versions"]
+    batches = survivor.http.get(
+        BATCHES, params={"since": "2026-07-01T00:00:00Z", "until": "2026-07-02T00:00:00Z"}
+    ).json()["batches"]
+    kept = {("version", int(found["version"].split(".")[1])) for found in versions}
+    kept |= {("report", found["n"]) for found in batches}
+    assert set(acknowledged) <= kept
+    assert len(kept) <= len(acknowledged) + 2  # a write of each thread was under way
+    (stream,) = survivor.http.get("/api/v1/streams").json()["streams"]
+    assert stream["totals"]["batches"] == len(batches)
+
+
+def test_a_request_under_way_at_sigterm_is_answered(server: Server) -> None:
+    body = CONTRACT_YAML.encode()
+    head = (
+        f"POST {CONTRACTS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/yaml\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port or 0)) as connection:
+        connection.sendall(head.encode() + body[:100])
+        server.http.get("/health/live")  # by now the first part has been read
+        server.process.send_signal(signal.SIGTERM)
+        connection.sendall(body[100:])
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 201 ")
+    assert server.process.wait() == 0
+
+
+def test_the_log_is_json_and_holds_no_payload(server: Server) -> None:
+    server.publish(CONTRACT_YAML)
+    server.http.post(
+        f"{CONTRACTS}/hospital.admissions/versions/latest/judge",
+        content=b'{"admission_id": "SECRET"}',
+        headers={"Content-Type": "application/x-ndjson"},
+    )
+    server.publish("id: SECRET")
+    code, rest = server.stop(signal.SIGINT)
+    assert code == 130
+    log = server.log + rest
+    assert [line["event"] for line in log] == [
+        "registry_started",
+        "registry_listening",
+        "contract_published",
+        "registry_stopped",
+    ]
+    assert "SECRET" not in json.dumps(log)
+
+
+def test_a_port_in_use_is_a_wrong_setting(server: Server, tmp_path: Path) -> None:
+    port = str(httpx.URL(server.url).port)
+    second = subprocess.run(
+        [*TIDEGATE, "serve", "--port", port, "--database-url", f"sqlite:///{tmp_path}/other.db"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use; choose another" in second.stderr
+
+
+class TestPublishCommand:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        """A contract whose schema lies beside it."""
+        document = json.loads(orjson.dumps(CONTRACT))
+        (tmp_path / "admissions.schema.json").write_bytes(orjson.dumps(document["schema"].pop("definition")))
+        document["schema"]["file"] = "admissions.schema.json"
+        path = tmp_path / "contract.json"
+        path.write_text(json.dumps(document, indent=2))
+        return path
+
+    def publish(self, file: Path, url: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*TIDEGATE, "publish", file.name, "--registry", url],
+            cwd=file.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_schema_file_travels_inside_its_contract(self, server: Server, file: Path) -> None:
+        first, again = (self.publish(file, server.url) for _ in range(2))
+        assert first == (0, "hospital.admissions 1.2.0 published (registry id 1)\n", "")
+        assert again == (0, "hospital.admissions 1.2.0 unchanged\n", "")
+        fetched = server.http.get(f"{CONTRACTS}/hospital.admissions/versions/1.2.0").json()
+        assert fetched["schema"] == CONTRACT["schema"]
+
+    def test_a_changed_document_says_what_to_do(self, server: Server, file: Path) -> None:
+        self.publish(file, server.url)
+        file.write_text(file.read_text().replace("999", "998"))
+        code, out, err = self.publish(file, server.url)
+        assert (code, out) == (1, "")
+        assert err == (
+            "contract.json: hospital.admissions 1.2.0 is published with another content (registry id 1), and a "
+            "version never changes; give the changed document a new version, such as 1.3.0\n"
+        )
+
+    def test_mistakes_are_located_in_the_files_of_the_author(self, server: Server, file: Path) -> None:
+        file.write_text(file.read_text().replace('"/age"', '"/agee"'))
+        code, out, err = self.publish(file, server.url)
+        assert (code, out) == (1, "")
+        line = 1 + file.read_text()[: file.read_text().index("/agee")].count("\n")
+        assert err.startswith(f"contract.json:{line}:")
+        assert "did you mean `/age`?" in err
+
+    def test_a_registry_that_is_away_is_named(self, file: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        code, out, err = self.publish(file, url)
+        assert (code, out) == (3, "")
+        assert f"no registry answers at {url}" in err
+        assert "tidegate serve" in err
+
+    def test_an_address_of_something_else_is_a_wrong_setting(self, file: Path) -> None:
+        code, out, err = self.publish(file, "registry.example")
+        assert (code, out) == (2, "")
+        assert "registry.example is no address of a registry" in err
