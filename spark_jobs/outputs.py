@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -25,16 +25,19 @@ _STALL_SECONDS = 90.0
 """Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
-    """One record to produce. `key` and `value` may be null; `timestamp_ms` counts from 1970 UTC."""
+class OutputRecord(NamedTuple):
+    """One record to produce, `key` and `value` may be null; `timestamp_ms` counts from 1970 UTC.
+
+    A plain tuple: one is made for every record of the Kafka sink. Records of one source partition go to one output
+    partition, and so stay in order.
+    """
 
     topic: str
-    partition: int
-    key: bytes | None
     value: bytes | None
-    headers: Headers
+    key: bytes | None
+    partition: int
     timestamp_ms: int
+    headers: Headers
 
 
 class TransactionalProducer:
@@ -73,17 +76,10 @@ class TransactionalProducer:
         written = 0
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
-            for written, record in enumerate(records, start=1):
+            for written, (topic, value, key, partition, timestamp_ms, headers) in enumerate(records, start=1):
                 while True:
                     try:
-                        produce(
-                            record.topic,
-                            value=record.value,
-                            key=record.key,
-                            partition=record.partition,
-                            headers=record.headers,
-                            timestamp=record.timestamp_ms,
-                        )
+                        produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                         break
                     except BufferError:
                         poll(0.1)

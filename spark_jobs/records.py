@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from contracts.evidence import EventPointer, provenance_headers, quarantine_headers
+from contracts.evidence import SOURCE_HEADER, EventPointer, provenance_headers, quarantine_headers
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
 from spark_jobs.decide import RuleKey, count_evidence
@@ -39,12 +39,19 @@ def accepted_records(rows: pa.Table, to: Destination) -> Iterator[OutputRecord]:
 
     Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
     """
-    contract, ledger = to.contract, to.ledger
-    for row in _rows(rows):
-        ours = provenance_headers(
-            EventPointer(ledger.topic, row.partition, row.offset), ledger.name, contract
+    topic, partitions, source = to.topic.name, to.topic.partitions, to.ledger.topic
+    # The hot path of the Kafka sink: only the first header differs from record to record.
+    _, *same = provenance_headers(EventPointer(source, 0, 0), to.ledger.name, to.contract)
+    for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
+        ours: Headers = [(SOURCE_HEADER, f"{source}/{partition}/{offset}".encode()), *same]
+        yield OutputRecord(
+            topic,
+            value,
+            key,
+            partition % partitions,
+            timestamp_ms,
+            ours if headers is None and timestamp_ms else _with_originals(headers, ours, timestamp_ms),
         )
-        yield _record(row, to.topic, ours)
 
 
 def refused_records(rows: pa.Table, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
@@ -52,38 +59,31 @@ def refused_records(rows: pa.Table, to: Destination, evidence: Counter[RuleKey])
 
     Takes the columns of `accepted_records`.
     """
-    contract, ledger = to.contract, to.ledger
-    for row in _rows(rows):
-        verdict = to.plan.explain(row.value)
+    topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
+    for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
+        verdict = to.plan.explain(value)
         evidence.update(count_evidence((verdict,)))
-        source = EventPointer(ledger.topic, row.partition, row.offset)
-        yield _record(row, to.topic, quarantine_headers(source, ledger.name, contract, verdict))
+        source = EventPointer(ledger.topic, partition, offset)
+        ours = quarantine_headers(source, ledger.name, to.contract, verdict)
+        originals_and_ours = _with_originals(headers, ours, timestamp_ms)
+        yield OutputRecord(topic, value, key, partition % partitions, timestamp_ms, originals_and_ours)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[dict[str, Any]] | None
-    timestamp_ms: int
+_Row = tuple[int, int, bytes | None, bytes | None, list[dict[str, Any]] | None, int]
+_COLUMNS = ("partition", "offset", "key", "value", "headers", "timestamp_ms")
 
 
 def _rows(table: pa.Table) -> Iterator[_Row]:
     for batch in table.to_batches():
-        columns = (
-            batch.column(name).to_pylist()
-            for name in ("partition", "offset", "key", "value", "headers", "timestamp_ms")
-        )
-        yield from map(_Row, *columns)
+        yield from zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
 
 
-def _record(row: _Row, topic: Topic, ours: list[tuple[str, bytes]]) -> OutputRecord:
-    headers: Headers = [(header["key"], header["value"]) for header in row.headers or ()]
-    headers.extend(ours)
-    if row.timestamp_ms == 0:
-        headers.append((TIMESTAMP_HEADER, b"0"))
-    # Records of one source partition stay together, and in order.
-    partition = row.partition % topic.partitions
-    return OutputRecord(topic.name, partition, row.key, row.value, headers, row.timestamp_ms)
+def _with_originals(
+    headers: list[dict[str, Any]] | None, ours: Iterable[tuple[str, str | bytes | None]], timestamp_ms: int
+) -> Headers:
+    """Put a record's own headers first and ours after them: readers take the last of a name."""
+    together: Headers = [(header["key"], header["value"]) for header in headers or ()]
+    together.extend(ours)
+    if timestamp_ms == 0:
+        together.append((TIMESTAMP_HEADER, b"0"))
+    return together

@@ -81,6 +81,12 @@ class StreamAttempt:
         watch = Stopwatch(self._contract_id, self._job.observer)
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
+        if self._plan.contract.expectations:
+            log.warning(
+                "expectations_not_judged",
+                stream=self._contract_id,
+                expectations=[expectation.id for expectation in self._plan.contract.expectations],
+            )
         self._source = _require_source(self._job.topics, self._plan)
         self._sink = _open_sink(self._job, self._contract_id, self._source)
         earliest = self._job.topics.earliest(self._source.name)
@@ -141,6 +147,8 @@ class StreamAttempt:
         watch = Stopwatch(self._contract_id, self._job.observer)
         start, end = self._offsets.of(batch_id)
         require_contiguous(self._ledger.end, start)
+        if span(start, end) == 0:  # Spark's last batch of available_now may hold nothing
+            return
         with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
             plan = self._adopt()
         settled = tuple(self._sink.settled.within(start, end).values())

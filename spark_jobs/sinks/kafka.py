@@ -44,7 +44,7 @@ class KafkaSink:
         self._topics = Topics(settings.bootstrap_servers)
         self._accepted = accepted
         self._quarantine = quarantine
-        self._ledger_name = f"{contract_id}@kafka"
+        self._ledger_name = ledger_name(contract_id)
         self._producer: TransactionalProducer | None = None
         self._ledger: Ledger | None = None
         self.name = f"kafka:{accepted.name}"
@@ -149,6 +149,11 @@ def read_ledger(bootstrap_servers: str, name: str) -> Ledger | None:
     return Ledger.parse(found) if found is not None else None
 
 
+def ledger_name(contract_id: str) -> str:
+    """Name of a stream's ledger in Kafka."""
+    return f"{contract_id}@kafka"
+
+
 def _ledger_partition(name: str) -> int:
     return crc32(name.encode()) % _LEDGER_PARTITIONS
 
@@ -156,9 +161,9 @@ def _ledger_partition(name: str) -> int:
 def _ledger_record(ledger: Ledger) -> OutputRecord:
     return OutputRecord(
         LEDGER_TOPIC,
-        _ledger_partition(ledger.name),
-        ledger.name.encode(),
         ledger.text.encode(),
-        [],
+        ledger.name.encode(),
+        _ledger_partition(ledger.name),
         int(time.time() * 1000),
+        [],
     )
