@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -11,15 +10,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its 
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from contracts.fingerprint import canonical_bytes
-from contracts.model import DataContract
-from contracts.plan import VERDICT_TYPE, EnforcementPlan, compile_plan
-
-
-@lru_cache(maxsize=32)
-def compiled(document: bytes) -> EnforcementPlan:
-    """Compile a contract given as canonical bytes, once for each process that judges with it."""
-    return compile_plan(DataContract.model_validate_json(document))
+from contracts.plan import VERDICT_TYPE, EnforcementPlan
 
 
 def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
@@ -28,11 +19,10 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
     It gives struct<disposition: byte, failed: binary>, and with `typed` also `columns`, the typed columns of the
     records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice.
     """
-    document = canonical_bytes(plan.contract)
 
     def judge(values: pa.Array) -> pa.Array:
-        own = compiled(document)
-        return own.judge_typed(values) if typed else own.judge(values)
+        # Pickled with its plan, which a worker compiles once however many tasks bring it.
+        return plan.judge_typed(values) if typed else plan.judge(values)
 
     # The annotations are strings here; pyspark asks for the types themselves.
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
