@@ -61,7 +61,7 @@ def refused_records(rows: pa.Table, to: Destination, evidence: Counter[RuleKey])
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
-        verdict = to.plan.explain(value)
+        verdict = to.plan.explain(value, typed=True)
         evidence.update(count_evidence((verdict,)))
         source = EventPointer(ledger.topic, partition, offset)
         ours = quarantine_headers(source, ledger.name, to.contract, verdict)
