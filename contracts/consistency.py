@@ -38,11 +38,11 @@ def inconsistencies(contract: DataContract) -> Iterator[Problem]:
 
 
 def _repeated(what: str, placed: Iterable[tuple[str, str]]) -> Iterator[Problem]:
-    first: dict[str, str] = {}
+    seen: set[str] = set()
     for pointer, name in placed:
-        if name in first:
-            yield Problem(pointer, f"{what} `{name}` is used twice; {first[name]} has it already")
-        first.setdefault(name, pointer)
+        if name in seen:
+            yield Problem(pointer, f"{what} `{name}` is used twice")
+        seen.add(name)
 
 
 def _rule_problems(pointer: str, rule: Rule) -> Iterator[Problem]:

@@ -150,8 +150,9 @@ def _wrong_kind(path: Path, detail: ErrorDetails) -> Finding:
     if detail["type"] == "union_tag_invalid":
         word = str(detail["ctx"]["tag"])
         return Finding((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
+    known_keys = {name for part in _union(path) for name in part.model_fields}
     for name in detail["input"]:
-        if closest(str(name), [key]) is not None:
+        if name not in known_keys and closest(str(name), [key]) is not None:
             return Finding((*path, name), f"unknown key `{name}`; did you mean `{key}`?", "key")
     return Finding((*path, key), f"`{key}` is missing; use one of {', '.join(known)}")
 
@@ -159,8 +160,11 @@ def _wrong_kind(path: Path, detail: ErrorDetails) -> Finding:
 def _discriminator(path: Path, detail: ErrorDetails) -> tuple[str, list[str]]:
     """Return the key that tells the models of the union at `path` apart, and the words that it may have."""
     key = str(detail["ctx"]["discriminator"]).strip("'")
-    union = _field(model.DataContract, str(path[0])).annotation
-    return key, [word for part in _models(union) for word in get_args(part.model_fields[key].annotation)]
+    return key, [word for part in _union(path) for word in get_args(part.model_fields[key].annotation)]
+
+
+def _union(path: Path) -> list[type[BaseModel]]:
+    return list(_models(_field(model.DataContract, str(path[0])).annotation))
 
 
 _EXPECTED = {
@@ -253,4 +257,6 @@ def _form(detail: ErrorDetails) -> str:
 
 
 def _words(expected: str) -> list[str]:
-    return re.findall(r"'([^']*)'", expected) or [expected]
+    return re.findall(r"'([^']*)'", expected) or [
+        expected.lower()
+    ]  # True, the only other literal, is true in YAML

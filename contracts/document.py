@@ -104,7 +104,7 @@ class _Draft:
 
 
 def _finish(draft: _Draft, more: list[Problem]) -> LoadedContract:
-    problems = [*draft.problems, *more]
+    problems = dict.fromkeys([*draft.problems, *more])  # compiling finds contradictions too
     if problems or draft.contract is None:
         raise ContractError(tuple(sorted(problems, key=lambda problem: _order(problem, draft.document.name))))
     return LoadedContract(draft.contract, draft.document, draft.schema)
@@ -149,7 +149,7 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
 
 
 def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding], tuple[int, ...]]:
-    """Build the contract, without the rules and unknown keys that are wrong by themselves.
+    """Build the contract, without unknown keys and without rules that are wrong by themselves.
 
     Returns None when it needs more than that to be left out; what is wrong; and for each rule its index in the
     document.
@@ -168,18 +168,20 @@ def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding]
 
 
 def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """Leave out unknown keys, and rules with any other mistake; the mistakes of the rest can then be told too."""
+    """Leave out unknown keys, and rules with any mistake; the mistakes of the rest can then be told too."""
     sound = copy.deepcopy(document)
     wrong_rules = set()
     for finding in findings:
-        *parents, last = finding.path
-        if finding.about == "unknown key":
-            part: Any = sound
-            for step in parents:
-                part = part[step]
-            del part[last]
-        elif len(finding.path) > 1 and finding.path[0] == "rules":
-            wrong_rules.add(finding.path[1])
+        match finding.path:
+            case ("rules", int(index), *_):
+                wrong_rules.add(index)
+            case (*parents, str(last)) if finding.about == "unknown key":
+                part: Any = sound
+                for step in parents:
+                    part = part[step]
+                del part[last]
+            case _:
+                pass  # without this part there is no contract
     rules = sound.get("rules")
     if not isinstance(rules, list):
         return sound, ()
@@ -188,13 +190,24 @@ def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[st
 
 
 def _compile_problems(draft: _Draft) -> list[Problem]:
+    """Compile what there is. Rules that are known to be wrong have been told about already."""
     if draft.contract is None:
         return []
     try:
         compile_plan(draft.contract)
     except ContractError as error:
-        return [_locate_in(draft, problem) for problem in error.problems]
+        found = [_locate_in(draft, problem) for problem in error.problems]
+        told = {_rule_of(problem) for problem in draft.problems} - {None}
+        return [problem for problem in found if _rule_of(problem) not in told]
     return []
+
+
+def _rule_of(problem: Problem) -> str | None:
+    match problem.pointer.split("/"):
+        case ["", "rules", index, *_]:
+            return index
+        case _:
+            return None
 
 
 def _locate_in(draft: _Draft, problem: Problem) -> Problem:

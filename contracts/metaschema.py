@@ -31,6 +31,11 @@ class _Generator(GenerateJsonSchema):
         # Only the summary of a class is for authors; the rest of its docstring is for programmers.
         return {**written, "description": written["description"].partition("\n")[0]}
 
+    def dict_schema(self, schema: core_schema.DictSchema) -> dict[str, Any]:
+        written = super().dict_schema(schema)
+        # Keys of another form are refused, not ignored.
+        return {**written, "additionalProperties": False} if "patternProperties" in written else written
+
     def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
         written = super().tagged_union_schema(schema)
         written.pop("discriminator", None)  # a keyword of OpenAPI, not of JSON Schema
