@@ -1,0 +1,57 @@
+"""Sends the demo's streams to the broker, so that every record lies where `DemoStream.pointer` says."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from contracts.errors import Unavailable
+from gateway.embedded.demo.stream import PARTITIONS, DemoStream
+
+_CHUNK = 2_048 * PARTITIONS  # so that every chunk begins at partition 0
+_LOOK_SECONDS = 0.2
+_SETTINGS = {
+    # Retries keep the order, so that offsets are the ones that we count on.
+    "enable.idempotence": True,
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    # The queue takes a whole stream: the broker is never waited for before the end.
+    "queue.buffering.max.messages": 10_000_000,
+    "queue.buffering.max.kbytes": 2_000_000,
+}
+
+
+def send(stream: DemoStream, bootstrap: str, stopping: Event) -> None:
+    """Send every record of the stream to its place; return when the broker has acknowledged all.
+
+    `stopping` ends it early. Raises Unavailable when the broker does not take a record.
+    """
+    refused: list[KafkaError] = []
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 2, **_SETTINGS})
+    for first in range(0, stream.records.num_rows, _CHUNK):
+        if stopping.is_set():
+            return
+        messages = _messages(stream, first)
+        for partition in range(PARTITIONS):
+            # The client heeds the partition of a batch, not of a message in it.
+            batch = messages[partition::PARTITIONS]
+            producer.produce_batch(stream.name, batch, partition=partition, on_delivery=on_delivery)
+        producer.poll(0)
+    while producer.flush(_LOOK_SECONDS) and not stopping.is_set():
+        pass
+    if refused:
+        raise Unavailable(
+            f"the broker did not take {len(refused):,} records of {stream.name}: {refused[0].str()}"
+        )
+
+
+def _messages(stream: DemoStream, first: int) -> list[dict[str, bytes]]:
+    keys, values = (column.to_pylist() for column in stream.records.slice(first, _CHUNK).columns)
+    return [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]

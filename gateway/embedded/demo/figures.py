@@ -1,0 +1,194 @@
+"""The figures of a finished demo, and whether they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.report import BatchReport
+from contracts.verdict import Severity
+from gateway.embedded.demo.outcome import Outcome, RefusedRecord
+from gateway.embedded.demo.stream import PARTITIONS, DemoStream
+
+
+class CorruptionFigures(BaseModel):
+    """How many records were corrupted in one way, and how many were refused for just that."""
+
+    model_config = ConfigDict(frozen=True)
+
+    planted: int
+    caught: int
+
+
+class StreamFigures(BaseModel):
+    """The figures of one stream. `in` counts the records of its topic."""
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    received: int = Field(serialization_alias="in")
+    accepted: int
+    quarantined: int
+    dropped: int
+    refused_by_rule: dict[str, int]
+    corruptions: dict[str, CorruptionFigures]
+    wrongly_refused: int
+    records_per_second: int
+
+
+class DemoReport(BaseModel):
+    """What `tidegate demo --report` writes. Seconds count from the start of the command."""
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    streams: dict[str, StreamFigures]
+    seconds_to_first_verdict: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """A stream's figures, what was only warned of (records by rule), and every sum that does not hold.
+
+    `reasons` has a sentence for each code of `refused_by_rule`.
+    """
+
+    figures: StreamFigures
+    reasons: dict[str, str]
+    warned_by_rule: dict[str, int]
+    problems: tuple[str, ...]
+
+
+def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport]) -> StreamResult:
+    """Compare what was sent with what became of it and with what the job reported."""
+    # By index: a record that is there twice is caught once, and a problem.
+    found = {stream.index(record.evidence.source): record for record in outcome.refused}
+    caught = Counter(
+        stream.marks[index].kind for index, record in found.items() if _is_caught(stream, record)
+    )
+    expected = Counter(mark.kind for mark in stream.marks.values())
+    refused_by_rule = Counter(code for record in outcome.refused for code in _broken_rules(record))
+    marks = {kind: CorruptionFigures(planted=count, caught=caught[kind]) for kind, count in expected.items()}
+    figures = StreamFigures(
+        received=outcome.received,
+        accepted=outcome.table.num_rows,
+        quarantined=len(outcome.refused),
+        dropped=outcome.ledger.totals.dropped,
+        refused_by_rule=dict(refused_by_rule.most_common()),
+        corruptions=marks if stream.is_corrupted else {},
+        wrongly_refused=len(found.keys() - stream.marks.keys()),
+        records_per_second=_rate(batches),
+    )
+    problems = (
+        *_unsettled(stream, outcome, figures),
+        *_misjudged(marks, figures),
+        *_contradictions(figures, batches),
+    )
+    return StreamResult(figures, _reasons(outcome.refused), _by_rule(batches, Severity.WARNING), problems)
+
+
+def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
+    """Whether the record is one that had to be refused, and the reason is the right one."""
+    mark = stream.marks.get(stream.index(record.evidence.source))
+    return mark is not None and any(
+        (violation.stage, violation.code) == (mark.stage, mark.code)
+        for violation in record.evidence.violations
+    )
+
+
+def _broken_rules(record: RefusedRecord) -> set[str]:
+    return {
+        violation.code for violation in record.evidence.violations if violation.severity is Severity.ERROR
+    }
+
+
+def _reasons(refused: Sequence[RefusedRecord]) -> dict[str, str]:
+    """Return the sentence that most records have for each code."""
+    sentences = Counter(
+        (violation.code, violation.message) for record in refused for violation in record.evidence.violations
+    )
+    # From rarest to most frequent, so that the latter stays.
+    return {code: message for (code, message), _ in reversed(sentences.most_common())}
+
+
+def _unsettled(stream: DemoStream, outcome: Outcome, figures: StreamFigures) -> Iterator[str]:
+    """Yield why not every record that was sent is in exactly one place, as it was sent."""
+    sent = stream.records.num_rows
+    if figures.received != sent:
+        yield f"{sent:,} records were sent, the topic holds {figures.received:,}"
+    settled = figures.accepted + figures.quarantined + figures.dropped
+    if settled != figures.received:
+        yield f"{figures.received:,} records in, but {settled:,} accepted, quarantined or dropped"
+    twice, nowhere = _repeated_and_lost(stream, outcome)
+    if twice:
+        yield f"{twice:,} records are in the outputs more than once"
+    if nowhere != figures.dropped:
+        yield f"{nowhere:,} records are in no output, and {figures.dropped:,} were dropped"
+    altered = sum(not _is_as_sent(stream, record) for record in outcome.refused)
+    if altered:
+        yield f"{altered:,} quarantined records are not byte for byte what was sent"
+
+
+def _misjudged(marks: Mapping[str, CorruptionFigures], figures: StreamFigures) -> Iterator[str]:
+    """Yield what should have been refused and was not, or the other way round."""
+    for kind, count in marks.items():
+        if count.caught != count.planted:
+            yield f"{kind}: {count.planted:,} records must be refused for it, {count.caught:,} were"
+    if figures.wrongly_refused:
+        yield f"{figures.wrongly_refused:,} records were refused that are right"
+
+
+def _contradictions(figures: StreamFigures, batches: Sequence[BatchReport]) -> Iterator[str]:
+    """Yield what the job reported otherwise, because the pages show its reports."""
+    reported = {
+        "records": (sum(batch.records for batch in batches), figures.received),
+        "accepted": (sum(batch.written for batch in batches), figures.accepted),
+        "quarantined": (sum(batch.quarantined for batch in batches), figures.quarantined),
+        "dropped": (sum(batch.dropped for batch in batches), figures.dropped),
+    }
+    for what, (said, found) in reported.items():
+        if said != found:
+            yield f"the job reported {said:,} {what}, and there are {found:,}"
+    # Dropped records count under their rules too, and lie nowhere to be counted again.
+    if not figures.dropped and _by_rule(batches, Severity.ERROR) != figures.refused_by_rule:
+        yield "the job's counts by rule are not those of the quarantine topic"
+
+
+def _repeated_and_lost(stream: DemoStream, outcome: Outcome) -> tuple[int, int]:
+    """Count the records that are in the outputs more than once, and those that are in none."""
+    source = outcome.table["_source"]
+    offsets, partitions = (
+        pc.cast(pc.struct_field(source, name), pa.int64()) for name in ("offset", "partition")
+    )
+    accepted = pc.add(pc.multiply(offsets, PARTITIONS), partitions)
+    refused = pa.array([stream.index(record.evidence.source) for record in outcome.refused], pa.int64())
+    places = pa.chunked_array([*accepted.chunks, refused])
+    distinct = len(places.unique())
+    return len(places) - distinct, stream.records.num_rows - distinct
+
+
+def _is_as_sent(stream: DemoStream, record: RefusedRecord) -> bool:
+    index = stream.index(record.evidence.source)
+    if index >= stream.records.num_rows:
+        return False
+    sent = {name: stream.records[name][index].as_py() for name in ("key", "value")}
+    return sent == {"key": record.key, "value": record.value}
+
+
+def _by_rule(batches: Sequence[BatchReport], severity: Severity) -> dict[str, int]:
+    """Sum up the records by rule, most frequent first."""
+    counts: Counter[str] = Counter()
+    for batch in batches:
+        counts.update({rule.code: rule.records for rule in batch.rules if rule.severity is severity})
+    return dict(counts.most_common())
+
+
+def _rate(batches: Sequence[BatchReport]) -> int:
+    """Give the records per second from the start of the first batch to the end of the last."""
+    begun = min(batch.started_at for batch in batches)
+    ended = max(batch.committed_at for batch in batches)
+    return round(sum(batch.records for batch in batches) / (ended - begun).total_seconds())

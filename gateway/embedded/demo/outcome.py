@@ -1,0 +1,120 @@
+"""What became of the records, read from where they are now: topics and table, never from the job's own reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from pyiceberg.catalog.sql import SqlCatalog
+
+from contracts.errors import Unavailable
+from contracts.evidence import Evidence, Headers, read_evidence
+from contracts.ledger import Ledger
+
+_TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """One record of the quarantine topic, as it lies there."""
+
+    key: bytes | None
+    value: bytes | None
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where the records of one stream are.
+
+    `received` counts the records of the source topic. `table` has one row for each accepted record, with the
+    columns that were asked for and `_source`. `refused` is the quarantine topic, in no order. `ledger` is the table's.
+    """
+
+    received: int
+    table: pa.Table
+    refused: tuple[RefusedRecord, ...]
+    ledger: Ledger
+
+
+def read_outcome(bootstrap: str, warehouse: Path, stream: str, columns: Sequence[str] = ()) -> Outcome:
+    """Read what became of `stream`, whose topic has its name. Raises Unavailable."""
+    namespace, _, name = stream.rpartition(".")
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse / 'catalog.db'}", warehouse=str(warehouse))
+    table = catalog.load_table((namespace, name))
+    return Outcome(
+        received=count_records(bootstrap, stream),
+        table=table.scan(selected_fields=(*columns, "_source")).to_arrow(),
+        refused=tuple(read_quarantine(bootstrap, f"{stream}.quarantine")),
+        ledger=Ledger.model_validate_json(table.properties["tidegate.ledger"]),
+    )
+
+
+def count_records(bootstrap: str, topic: str) -> int:
+    """Count the records of a topic that was neither compacted nor written in transactions: its offsets."""
+    consumer = _consumer(bootstrap)
+    try:
+        bounds = [
+            consumer.get_watermark_offsets(place, timeout=_TIMEOUT_SECONDS)
+            for place in _places(consumer, topic)
+        ]
+        return sum(high - low for low, high in bounds)
+    except KafkaException as error:
+        raise Unavailable(f"the topic {topic} cannot be read: {error}") from error
+    finally:
+        consumer.close()
+
+
+def read_quarantine(bootstrap: str, topic: str) -> Iterator[RefusedRecord]:
+    """Read all committed records of a quarantine topic."""
+    consumer = _consumer(bootstrap)
+    try:
+        places = _places(consumer, topic)
+        consumer.assign(places)
+        unfinished = {place.partition for place in places}
+        while unfinished:
+            message = consumer.poll(_TIMEOUT_SECONDS)
+            if message is None:
+                raise Unavailable(f"the topic {topic} gave nothing for {_TIMEOUT_SECONDS} s")
+            error = message.error()
+            if error is None:
+                yield _refused(message)
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name of it
+                unfinished.discard(message.partition())
+            else:
+                raise Unavailable(f"the topic {topic} cannot be read: {error}")
+    except KafkaException as error:
+        raise Unavailable(f"the topic {topic} cannot be read: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "tidegate.demo",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+
+
+def _places(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    partitions = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic].partitions
+    return [TopicPartition(topic, partition, 0) for partition in sorted(partitions)]
+
+
+def _refused(message: Message) -> RefusedRecord:
+    # The client's types allow for headers to be sent; those that it read are pairs of text and bytes.
+    evidence = read_evidence(cast("Headers | None", message.headers()))
+    if evidence is None:
+        place = f"{message.topic()}/{message.partition()}/{message.offset()}"
+        raise Unavailable(f"{place} was not written by Tidegate: it has no evidence")
+    return RefusedRecord(key=message.key(), value=message.value(), evidence=evidence)

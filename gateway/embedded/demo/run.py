@@ -1,0 +1,177 @@
+"""Runs the demo: starts everything, sends both streams, waits until every record is judged, and does the sums.
+
+What can overlap does: the streams are made while the broker starts, and sent while Spark does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from threading import Event
+from typing import Protocol
+
+import httpx
+import psutil
+
+from contracts.document import load_contract
+from contracts.errors import Unavailable
+from contracts.model import DataContract
+from contracts.report import BatchReport
+from gateway.api.models import BatchList
+from gateway.embedded.demo import admissions, flights
+from gateway.embedded.demo.feed import send
+from gateway.embedded.demo.figures import DemoReport, StreamResult, settle
+from gateway.embedded.demo.outcome import Outcome, read_outcome
+from gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
+from gateway.embedded.demo.stream import PARTITIONS, DemoStream
+from gateway.embedded.runtime import Runtime
+
+_CONTRACT_FILES = (flights.CONTRACT_FILE, admissions.CONTRACT_FILE)
+_COLUMNS = {admissions.NAME: STAY_COLUMNS}
+_BATCH_RECORDS = 60_000
+_LOOK_SECONDS = 0.2
+_QUIET_SECONDS = 180
+
+
+class Screen(Protocol):
+    """Shows how the demo goes on."""
+
+    def say(self, label: str, line: str) -> None:
+        """Show a line about one part."""
+
+    def expect(self, stream: str, records: int) -> None:
+        """Begin to show the progress of a stream of so many records."""
+
+    def advance(self, stream: str, batches: Sequence[BatchReport]) -> None:
+        """Show how far a stream is. `batches` are all that it reported, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished demo. `arrived` and `kept` are the stays without the gateway and with it."""
+
+    report: DemoReport
+    results: Mapping[str, StreamResult]
+    contracts: Mapping[str, DataContract]
+    arrived: Stays
+    kept: Stays
+    desk: str
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Every sum that does not hold, with its stream."""
+        return tuple(
+            f"{name}: {problem}" for name, result in self.results.items() for problem in result.problems
+        )
+
+
+def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Finished:
+    """Run the demo in an entered `runtime` whose state is fresh; of each stream at most `limit` records.
+
+    Raises Unavailable or StreamStopped when a part dies, or the job reports nothing for three minutes.
+    """
+    contracts = {one.id: one for one in (load_contract(file).contract for file in _CONTRACT_FILES)}
+    with _workers() as (pool, stopping):
+        making = [pool.submit(make, limit) for make in (flights.flights_stream, admissions.admissions_stream)]
+        _start(runtime, contracts, screen)
+        streams = [future.result() for future in making]
+        sending = [pool.submit(send, stream, runtime.bootstrap, stopping) for stream in streams]
+        values = next(stream.records["value"] for stream in streams if stream.name == admissions.NAME)
+        arrived = pool.submit(stays_as_arrived, values)
+        batches = _follow(runtime, streams, sending, screen)
+        outcomes = {stream.name: _read(runtime, stream) for stream in streams}
+        results = {
+            stream.name: settle(stream, outcomes[stream.name], batches[stream.name]) for stream in streams
+        }
+        return Finished(
+            report=_report(results, batches),
+            results=results,
+            contracts=contracts,
+            arrived=arrived.result(),
+            kept=stays_in_table(outcomes[admissions.NAME].table),
+            desk=f"{runtime.registry_url}/desk",
+        )
+
+
+@contextmanager
+def _workers() -> Iterator[tuple[ThreadPoolExecutor, Event]]:
+    """Give threads, and the event that ends their sending; it is set when the demo is left for whatever reason."""
+    stopping = Event()
+    with ThreadPoolExecutor(thread_name_prefix="demo") as pool:
+        try:
+            yield pool, stopping
+        finally:
+            stopping.set()
+
+
+def _start(runtime: Runtime, contracts: Mapping[str, DataContract], screen: Screen) -> None:
+    """Start broker, registry and job, and return when records can be sent; the job is not ready then."""
+    runtime.start_broker()
+    runtime.start_gateway()
+    runtime.await_gateway()
+    for contract in contracts.values():
+        runtime.registry.publish(contract)
+    runtime.start_job(list(contracts), ["--max-offsets", str(_BATCH_RECORDS)])
+    runtime.await_broker()
+    runtime.create_topics([contract.topic for contract in contracts.values()], partitions=PARTITIONS)
+    screen.say("contracts", " · ".join(f"{one.id} {one.version}" for one in contracts.values()))
+
+
+def _follow(
+    runtime: Runtime, streams: Sequence[DemoStream], sending: Sequence[Future[None]], screen: Screen
+) -> dict[str, tuple[BatchReport, ...]]:
+    """Show the progress that the job reports, until every record is accounted for; return all reports."""
+    for stream in streams:
+        screen.expect(stream.name, stream.records.num_rows)
+    reported: dict[str, tuple[BatchReport, ...]] = {stream.name: () for stream in streams}
+    last_news = time.monotonic()
+    with httpx.Client(base_url=runtime.registry_url, trust_env=False) as client:
+        while any(_judged(reported[stream.name]) < stream.records.num_rows for stream in streams):
+            if time.monotonic() - last_news > _QUIET_SECONDS:
+                raise Unavailable(f"the job reported nothing for {_QUIET_SECONDS} s; its log says why")
+            time.sleep(_LOOK_SECONDS)
+            runtime.check()
+            for sent in sending:
+                if sent.done():
+                    sent.result()
+            for name, known in reported.items():
+                batches = _batches(client, name)
+                if len(batches) > len(known):
+                    reported[name] = batches
+                    last_news = time.monotonic()
+                    screen.advance(name, batches)
+    return reported
+
+
+def _batches(client: httpx.Client, stream: str) -> tuple[BatchReport, ...]:
+    try:
+        answer = client.get(f"/api/v1/streams/{stream}/batches", params={"limit": 10_000})
+        if answer.status_code == HTTPStatus.NOT_FOUND:  # it has reported nothing yet
+            return ()
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise Unavailable(f"the registry at {client.base_url} does not answer: {error}") from error
+    return BatchList.model_validate_json(answer.content).batches
+
+
+def _judged(batches: Sequence[BatchReport]) -> int:
+    return sum(batch.records for batch in batches)
+
+
+def _read(runtime: Runtime, stream: DemoStream) -> Outcome:
+    return read_outcome(runtime.bootstrap, runtime.warehouse, stream.name, _COLUMNS.get(stream.name, ()))
+
+
+def _report(results: Mapping[str, StreamResult], batches: Mapping[str, Sequence[BatchReport]]) -> DemoReport:
+    begun = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
+    first_verdict = min(batch.committed_at for reports in batches.values() for batch in reports)
+    return DemoReport(
+        streams={name: result.figures for name, result in results.items()},
+        seconds_to_first_verdict=round((first_verdict - begun).total_seconds(), 1),
+        seconds=round((datetime.now(UTC) - begun).total_seconds(), 1),
+    )
