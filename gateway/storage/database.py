@@ -13,6 +13,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import (
@@ -31,7 +32,7 @@ from contracts.errors import SettingsError, Unavailable
 from gateway.storage.sql import Stores
 
 _LOCK_WAIT_SECONDS = 10.0
-_MIGRATION_LOCK = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number
+_WRITERS_TURN = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number
 _WRITES = "tidegate_writes"
 
 T = TypeVar("T")
@@ -40,8 +41,8 @@ T = TypeVar("T")
 class Database:
     """Runs pieces of work in transactions of their own.
 
-    A write that returned is on the disk, also after a power cut. Work may run twice, so it touches nothing but its
-    stores.
+    A write that returned is on the disk, also after a power cut. Writers take turns, those of other processes
+    included, so that what a write has read stays true until it commits.
     """
 
     def __init__(self, url: str) -> None:
@@ -57,24 +58,26 @@ class Database:
         return self._run(work, writes=False)
 
     def write(self, work: Callable[[Stores], T]) -> T:
-        """Run `work` and commit. Raises Unavailable.
-
-        When another process wrote the same key first, `work` runs once more and finds what that process wrote.
-        """
-        try:
-            return self._run(work, writes=True)
-        except IntegrityError:
-            return self._run(work, writes=True)
+        """Run `work` alone among writers, and commit. Raises Unavailable."""
+        return self._run(work, writes=True)
 
     def migrate(self, revision: str = "head") -> None:
-        """Bring the tables to `revision` ("base": none). Processes that start together take turns."""
+        """Bring the tables to `revision` ("base": none). Processes that start together take turns.
+
+        Raises SettingsError for a database of a newer version of this program, Unavailable.
+        """
         with _outages_translated(), self._connect(writes=True) as connection, connection.begin():
-            _lock_migrations(connection)
             config = _alembic_config(connection)
-            if revision == "base":
-                command.downgrade(config, revision)
-            else:
-                command.upgrade(config, revision)
+            try:
+                if revision == "base":
+                    command.downgrade(config, revision)
+                else:
+                    command.upgrade(config, revision)
+            except CommandError as error:
+                raise SettingsError(
+                    f"the registry's database belongs to another version of tidegate ({error}); "
+                    "start that version, or name another database"
+                ) from error
 
     def is_current(self) -> bool:
         """Whether the tables are those that this version of the program needs. Raises Unavailable."""
@@ -87,7 +90,10 @@ class Database:
         self._engine.dispose()
 
     def _connect(self, *, writes: bool) -> Connection:
-        return self._engine.connect().execution_options(**{_WRITES: writes})
+        connection = self._engine.connect().execution_options(**{_WRITES: writes})
+        if not writes and connection.dialect.name == "postgresql":
+            return connection.execution_options(isolation_level="REPEATABLE READ")
+        return connection
 
     def _run(self, work: Callable[[Stores], T], *, writes: bool) -> T:
         with (
@@ -115,8 +121,14 @@ def _outages_translated() -> Iterator[None]:
 def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
+        if parsed.get_backend_name() == "postgresql":
+            engine = create_engine(parsed, pool_pre_ping=True)
+            event.listen(engine, "begin", _begin_postgresql)
+            return engine
         if parsed.get_backend_name() != "sqlite":
-            return create_engine(parsed, pool_pre_ping=True)
+            raise SettingsError(
+                f"the registry runs on SQLite or PostgreSQL, not on {parsed.get_backend_name()}"
+            )
         if parsed.database in {None, "", ":memory:"}:
             raise SettingsError(
                 "the registry needs a database that outlives it: name a file, sqlite:///tidegate.db"
@@ -159,13 +171,14 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _lock_migrations(connection: Connection) -> None:
-    """Wait for the turn to migrate; SQLite's write lock is held already, and is enough."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+def _begin_postgresql(connection: Connection) -> None:
+    """Take the turn of the writers at the start of a write; it ends with the transaction."""
+    if connection.get_execution_options().get(_WRITES, False):
+        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITERS_TURN})
 
 
 def _alembic_config(connection: Connection) -> Config:
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))  # a % would be an interpolation
     return config

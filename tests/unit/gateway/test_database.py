@@ -107,8 +107,32 @@ def test_a_database_that_cannot_be_read_is_an_outage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["registry.db", "oracle9://x", "sqlite://", "sqlite:///:memory:", "sqlite:////dev/null/x.db"]
+    "wrong",
+    [
+        "registry.db",
+        "oracle9://x",
+        "mysql://x",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:////dev/null/x.db",
+    ],
 )
 def test_a_url_that_cannot_work_is_a_wrong_setting(wrong: str) -> None:
     with pytest.raises(SettingsError):
         Database(wrong)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    Database(url(tmp_path)).migrate()
+    connection = sqlite3.connect(tmp_path / "registry.db")
+    connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(SettingsError, match="belongs to another version of tidegate"):
+        Database(url(tmp_path)).migrate()
+    assert not Database(url(tmp_path)).is_current()
+
+
+def test_a_folder_with_a_percent_sign_is_a_folder(tmp_path: Path) -> None:
+    Database(url(tmp_path / "100%(x)s")).migrate()
+    assert (tmp_path / "100%(x)s" / "registry.db").exists()
