@@ -52,6 +52,8 @@ def _engine(settings: JobSettings) -> dict[str, str]:
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
         "spark.driver.extraJavaOptions": "-Xss8m",
         "spark.python.daemon.module": "spark_jobs.daemon",
+        # Workers import what is installed, never a file that happens to lie where the job was started.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         # A worker that dies in native code says where.
         "spark.python.worker.faulthandler.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
