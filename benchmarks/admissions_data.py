@@ -24,7 +24,7 @@ def contract() -> DataContract:
 
 def values(records: int) -> list[bytes]:
     """Return that many record values, about 3 % of them refused."""
-    distinct = admissions_stream().values
+    distinct: list[bytes] = admissions_stream().records.column("value").to_pylist()
     return [distinct[index % len(distinct)] for index in range(records)]
 
 

@@ -23,6 +23,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import ByteType
+from pyspark.util import PythonEvalType
 
 from benchmarks.admissions_data import contract, write_parquet
 from benchmarks.figures import Figure, interleaved_seconds, write_figures
@@ -125,7 +127,7 @@ one_byte.__annotations__ = {
     "values": pa.Array,
     "return": pa.Array,
 }  # strings here; pyspark asks for the types
-identity: Any = arrow_udf(one_byte, "byte")
+identity = arrow_udf(one_byte, ByteType(), PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 
 def from_json(frame: DataFrame) -> DataFrame:

@@ -1,0 +1,203 @@
+"""Measure enforcement on the way: Kafka to Kafka and Kafka to Iceberg, enforced and untouched.
+
+The same topic of 4 partitions, a real broker on the same cores, one Spark session, the same batch size. Untouched is
+what a plain job does: copy key and value to another topic, or append them with their position to an Iceberg table.
+Enforced is the job's own stream, its start (claim, fence, scan) included: judge, refuse, write with the ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.admissions_data import contract, values
+from benchmarks.figures import Figure, interleaved_seconds, write_figures
+from benchmarks.spark_session import benchmark_session, benchmark_settings
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.report import BatchReport
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.demo.feed import send
+from gateway.embedded.demo.stream import PARTITIONS, RECORDS, DemoStream
+from gateway.embedded.jars import ensure_jars
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import RunDirectory
+from spark_jobs.steps import ignore_steps
+from spark_jobs.stream import Job, StreamAttempt
+from spark_jobs.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_jobs.settings import JobSettings
+
+TOPIC = "bench.admissions"
+COPY = "bench.copy"
+BATCH = 250_000
+
+
+class Runs:
+    """Runs each case from the start of the topic to its end; every run writes to a place of its own."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, records: int) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._records = records
+        self._count = 0
+        self._tables: list[str] = []
+
+    def untouched_kafka(self) -> None:
+        """Copy the topic with Spark's own sink."""
+        options = {
+            "kafka.bootstrap.servers": self._settings.bootstrap_servers,
+            "topic": COPY,
+            "checkpointLocation": self._folder(),
+        }
+        query = self._source().select("key", "value").writeStream.format("kafka").options(**options)
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    def untouched_iceberg(self) -> None:
+        """Append the records as they are."""
+        folder = self._folder()
+        table = f"lake.bench.untouched{self._count}"
+        self._spark.sql("create namespace if not exists lake.bench")
+        self._spark.sql(
+            f"create table {table} (key binary, value binary, partition int, offset bigint, timestamp timestamp) "
+            "using iceberg"
+        )
+        rows = self._source().select("key", "value", "partition", "offset", "timestamp")
+        query = rows.writeStream.format("iceberg").option("checkpointLocation", folder)
+        query.trigger(availableNow=True).toTable(table).awaitTermination()
+        self._tables.append(table)
+
+    def enforced_kafka(self) -> None:
+        """Enforce into an accepted topic."""
+        self._enforce("kafka")
+
+    def enforced_iceberg(self) -> None:
+        """Enforce into a table."""
+        self._enforce("iceberg")
+
+    def assert_complete(self) -> None:
+        """Assert that every untouched table holds the whole topic; outside the timing."""
+        for table in self._tables:
+            assert self._spark.table(table).count() == self._records
+
+    def _enforce(self, sink: str) -> None:
+        self._count += 1
+        settings = self._settings.model_copy(update={"sink": sink, "available_now": True})
+        # A new contract id has a ledger of its own, and so begins at the first record.
+        plan = compile_plan(contract().model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
+        told = Told()
+        job = Job(self._spark, settings, Topics(settings.bootstrap_servers), told, ignore_steps)
+        StreamAttempt(job, plan.contract.id, FixedContract(plan)).run(Event(), Event())
+        assert told.records == self._records
+        assert 0 < told.quarantined < self._records / 10
+
+    def _source(self) -> DataFrame:
+        options = {
+            "kafka.bootstrap.servers": self._settings.bootstrap_servers,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(BATCH),
+            "kafka.fetch.max.wait.ms": "50",
+        }
+        return self._spark.readStream.format("kafka").options(**options).load()
+
+    def _folder(self) -> str:
+        self._count += 1
+        return str(self._settings.checkpoints / f"untouched-{self._count}")
+
+
+class FixedContract:
+    """The contract of a benchmark: compiled once, never another."""
+
+    def __init__(self, plan: EnforcementPlan) -> None:
+        self._plan = plan
+
+    def current(self) -> EnforcementPlan:
+        """Give the plan."""
+        return self._plan
+
+
+class Told:
+    """Sums up the batch reports."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.quarantined = 0
+
+    def report(self, batch: BatchReport) -> None:
+        """Add one batch."""
+        self.records += batch.records
+        self.quarantined += batch.quarantined
+
+
+def main() -> None:
+    """Start a broker, fill the topic, measure, write the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    records, rounds = (20_000, 1) if arguments.smoke else (1_000_000, 3)
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-broker-"))
+    try:
+        run = RunDirectory(folder / "run", folder / "logs")
+        with Broker(folder / "broker", run, ensure_jars(), find_java(), BrokerOptions()) as broker:
+            fill(broker.bootstrap, records)
+            settings = benchmark_settings(broker.bootstrap, max_offsets=BATCH)
+            spark = benchmark_session(settings)
+            try:
+                runs = Runs(spark, settings, records)
+                seconds = interleaved_seconds(
+                    {
+                        "kafka": runs.untouched_kafka,
+                        "kafka enforced": runs.enforced_kafka,
+                        "iceberg": runs.untouched_iceberg,
+                        "iceberg enforced": runs.enforced_iceberg,
+                    },
+                    rounds,
+                )
+                runs.assert_complete()
+            finally:
+                spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rates = {name: records / taken for name, taken in seconds.items()}
+    for name, rate in rates.items():
+        print(f"  {name:16s} {rate:>12,.0f} records/s")
+    write_figures(
+        [
+            Figure.of("kafka_to_kafka_over_untouched", rates["kafka enforced"], "records/s", rates["kafka"]),
+            Figure.of(
+                "kafka_to_iceberg_over_untouched", rates["iceberg enforced"], "records/s", rates["iceberg"]
+            ),
+        ],
+        arguments.out,
+    )
+
+
+def fill(bootstrap: str, records: int) -> None:
+    """Make the topics and send the records."""
+    topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in (TOPIC, COPY)]
+    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics(topics).values():
+        future.result()
+    payloads = values(records)
+    keys = [str(index).encode() for index in range(records)]
+    table = pa.table(
+        {"key": pa.array(keys, pa.binary()), "value": pa.array(payloads, pa.binary())}, schema=RECORDS
+    )
+    send(DemoStream(name=TOPIC, contract_file=Path(), records=table), bootstrap, Event())
+
+
+if __name__ == "__main__":
+    main()
