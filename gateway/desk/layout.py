@@ -140,12 +140,20 @@ class _Typesetter:
                 yield Line(0, skipped_bytes=len(self._data) - event.start)
                 return
             previous = self._take(event)
-            if previous is Part.OPEN and may_skip and self._line.number > self._head_lines:
-                end = closing(self._data, event.end)
-                if end > event.end and not self._has_mark_before(end):
-                    self._add(Piece("cut", str(end - event.end)))
-                    walk.skip_to(end)
+            if event.part is Part.OPEN and may_skip:
+                self._fold(walk, event, is_masked=previous is Part.SCALAR)
         yield self._line
+
+    def _fold(self, walk: Walk, opened: Event, *, is_masked: bool) -> None:
+        """Pass over the inside of an object or array that is masked, or past the head and without a mark."""
+        if not is_masked and self._line.number <= self._head_lines:
+            return
+        end = closing(self._data, opened.end)
+        if is_masked:
+            walk.skip_to(end)
+        elif end > opened.end and not self._has_mark_before(end):
+            self._add(Piece("cut", str(end - opened.end)))
+            walk.skip_to(end)
 
     def _break_before(self, part: Part, previous: Part | None) -> Iterator[Line]:
         """End the line where the next part begins a new one."""

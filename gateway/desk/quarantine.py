@@ -199,18 +199,19 @@ class _Session:
             [TopicPartition(self._topic, partition, start) for partition, (start, _) in window.items()]
         )
         while open_until:
-            messages = self._consumer.consume(num_messages=500, timeout=min(0.25, self._left()))
-            for message in messages:
-                partition, offset = message.partition() or 0, message.offset() or 0
-                error = message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
-                    raise KafkaException(error)
-                if partition not in open_until:
-                    continue
-                if error is None and offset < open_until[partition]:
-                    yield message
-                if error is not None or offset >= open_until[partition] - 1:
-                    del open_until[partition]
+            message = self._consumer.poll(self._left())
+            if message is None:
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                raise KafkaException(error)
+            if partition not in open_until:
+                continue
+            if error is None and offset < open_until[partition]:
+                yield message
+            if error is not None or offset >= open_until[partition] - 1:
+                del open_until[partition]
 
     def _left(self) -> float:
         """Seconds that are left; raises Unavailable when none are."""

@@ -80,6 +80,7 @@ def _templates() -> Environment:
         exact=wording.exact,
         machine=wording.machine,
         length_of=wording.length_of,
+        sentence=wording.sentence,
         groupby_mark=_groupby_mark,
     )
     environment.globals.update(ago=wording.ago, asset=asset)

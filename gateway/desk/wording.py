@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from contracts.verdict import Violation
+
 THIN_SPACE = "\u2009"
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
 
@@ -72,3 +74,17 @@ def length_of(span: timedelta) -> str:
         if seconds % size == 0 and (seconds >= 2 * size or seconds == size):
             return f"{seconds // size}{THIN_SPACE}{unit}"
     return f"{seconds}{THIN_SPACE}s"
+
+
+_NEEDS_SUBJECT = ("must ", "is ", "holds ", "has ", "breaks ")
+
+
+def sentence(violation: Violation) -> str:
+    """Write what a violation says as a sentence of its own: with the field, or the record, as its subject."""
+    message = violation.message
+    name = violation.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    if message.startswith(_NEEDS_SUBJECT):
+        subject = {"": "the record", "*": "an undeclared property"}.get(name, name)
+        message = f"{subject} {message}"
+    # A field's name keeps its case.
+    return message if name and message.startswith(name) else message[:1].upper() + message[1:]

@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from contracts.evidence import EventPointer, quarantine_headers
+from contracts.model import DataContract
+from contracts.plan import compile_plan
 from contracts.report import BatchReport, RuleCount
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
@@ -83,21 +85,6 @@ ADMISSIONS: dict[str, Any] = {
 }
 
 
-def violation(stage: Stage, code: str, pointer: str, message: str) -> Violation:
-    """A violation of severity error."""
-    return Violation(stage, code, pointer, Severity.ERROR, message)
-
-
-AGE = violation(Stage.RULE, "age-is-known", "/age", "the value is one of the forbidden values")
-EPOCH = violation(Stage.RULE, "not-the-epoch", "/discharge_date", "the date is not after 1900-01-01")
-NEGATIVE = violation(
-    Stage.RULE, "stay-not-negative", "/discharge_date", "/admission_date is after /discharge_date"
-)
-STRING = violation(Stage.SCHEMA, "type", "/age", "the value is not of type integer")
-MISSING = violation(Stage.SCHEMA, "required", "", "a required property is missing")
-BROKEN = violation(Stage.DECODE, "json.invalid", "", "the bytes are not JSON")
-
-
 def admission(number: int, **changes: Any) -> dict[str, Any]:
     """One admission as hospitals send it."""
     return {
@@ -124,11 +111,11 @@ def written(record: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A record to quarantine."""
+    """A record to quarantine; the judge says why, unless `violations` are given."""
 
     value: bytes | None
-    violations: tuple[Violation, ...]
-    source_offset: int = 0
+    source_offset: int
+    violations: tuple[Violation, ...] | None = None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     timestamp: datetime | None = None
@@ -189,10 +176,8 @@ class Traffic:
         assert answer.is_success, answer.text
         return report
 
-    def quarantine(
-        self, topic: str, records: Sequence[Refused], contract: str = "hospital.admissions@1.2.0"
-    ) -> None:
-        """Produce refused records to `topic` in one transaction; the topic is made if it is not there."""
+    def quarantine(self, topic: str, records: Sequence[Refused], contract: dict[str, Any]) -> None:
+        """Judge records and produce them to `topic` in one transaction, in turn to its two partitions."""
         assert self._bootstrap is not None
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
         if topic not in admin.list_topics(timeout=30).topics:
@@ -205,22 +190,23 @@ class Traffic:
                 "message.max.bytes": 8_000_000,
             }
         )
+        plan = compile_plan(DataContract.model_validate(contract))
         producer.init_transactions(30)
         producer.begin_transaction()
         for at, record in enumerate(records):
-            source = EventPointer(topic.removesuffix(".quarantine"), at % 2, record.source_offset or at)
-            evidence = quarantine_headers(
-                source,
-                topic.removesuffix(".quarantine"),
-                contract,
-                Verdict(Disposition.QUARANTINED, record.violations),
-            )
+            stream = topic.removesuffix(".quarantine")
+            verdict = plan.explain(record.value)
+            if record.violations is not None:
+                verdict = Verdict(Disposition.QUARANTINED, record.violations)
+            assert verdict.violations, record.value
+            source = EventPointer(stream, at % 2, record.source_offset)
+            named = f"{contract['id']}@{contract['version']}"
             when = record.timestamp or datetime.now(UTC)
             producer.produce(
                 topic,
                 value=record.value,
                 key=record.key,
-                headers=[*record.headers, *evidence],
+                headers=[*record.headers, *quarantine_headers(source, stream, named, verdict)],
                 partition=at % 2,
                 timestamp=int(when.timestamp() * 1000),
             )

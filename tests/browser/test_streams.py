@@ -1,0 +1,240 @@
+"""The list of streams and the page of one: what they show is what was reported."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from contracts.verdict import Severity, Stage
+from tests.browser.traffic import ADMISSIONS, Traffic
+
+AGE = (Stage.RULE, "age-is-known", Severity.ERROR)
+TYPE = (Stage.SCHEMA, "type", Severity.ERROR)
+ICU = (Stage.RULE, "icu-has-consultant", Severity.WARNING)
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def stream(gateway: Traffic) -> str:
+    """A stream of three batches in the last hour."""
+    name = unique("adm")
+    now = datetime.now(UTC)
+    gateway.report(name, at=now - timedelta(minutes=40), records=1000, quarantined=30, rules=[(*AGE, 30)])
+    gateway.report(
+        name,
+        at=now - timedelta(minutes=20),
+        records=2000,
+        quarantined=50,
+        warned=9,
+        rules=[(*AGE, 20), (*TYPE, 35), (*ICU, 9)],
+    )
+    gateway.report(name, at=now - timedelta(seconds=10), records=500, lag_records=12)
+    return name
+
+
+def test_list_shows_what_was_reported(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk")
+    row = page.locator(f"tr[id='stream-{stream}']")
+    expect(row.locator(".state")).to_have_text("Refusing")
+    expect(row.locator(".sub")).to_have_text("3\u2009500 in, 80 refused")
+    expect(row.locator("td").nth(2)).to_have_text("2.0%")
+    expect(row.locator("td").nth(5)).to_have_text("12")
+    expect(row.get_by_role("img")).to_have_attribute("aria-label", "80 refused in 24 hours")
+
+
+def test_chart_table_and_numbers_agree(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
+    rows = page.locator("#rule-table tbody tr")
+    assert [[cell.strip() for cell in row.locator("th, td").all_inner_texts()[:3]] for row in rows.all()] == [
+        ["age-is-known", "rule", "50"],
+        ["type", "schema", "35"],
+        ["icu-has-consultant warned", "rule", "9"],
+    ]
+    columns = [
+        json.loads(column.get_attribute("data-counts") or "")
+        for column in page.locator("#chart .column").all()
+        if column.get_attribute("data-total") != "0"
+    ]
+    assert columns == [[["age-is-known", 1, 30]], [["type", 2, 35], ["age-is-known", 1, 20]]]
+    page.locator("#chart summary").click()
+    assert [row.split("\t")[1:] for row in page.locator("#chart tbody tr").all_inner_texts()] == [
+        ["age-is-known", "30"],
+        ["type", "35"],
+        ["age-is-known", "20"],
+    ]
+    bars = page.locator("#chart .column:has(.bar)").last.locator(".bar")
+    heights = [float(bar.get_attribute("height") or 0) for bar in bars.all()]
+    assert heights[1] / heights[0] == pytest.approx(35 / 20, rel=0.01)
+    figures = page.locator("#figures > div").all_inner_texts()
+    assert [figure.split("\n") for figure in figures][2] == ["Refused, 1\u2009h", "80", "of 3\u2009500"]
+    batches = page.locator("#batches tbody tr")
+    expect(batches).to_have_count(3)
+    assert batches.nth(1).locator("td").all_inner_texts()[3:8] == ["2\u2009000", "9", "50", "2.5%", "type"]
+
+
+def test_tooltip_has_the_exact_numbers(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
+    page.locator("#chart .column:has(.bar)").last.hover()
+    assert page.locator("#tip li").all_inner_texts() == ["type\n35", "age-is-known\n20", "together\n55"]
+    page.locator("#chart .bars").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#tip")).to_contain_text("nothing refused")
+
+
+def test_rule_filter_is_in_the_address_and_changes_everything(
+    gateway: Traffic, stream: str, page: Page
+) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
+    page.locator("#rule-table").get_by_role("link", name="type").click()
+    page.wait_for_url(f"**/desk/streams/{stream}?range=1h&rule=type")
+    assert [
+        json.loads(column.get_attribute("data-counts") or "")
+        for column in page.locator("#chart .column:has(.bar)").all()
+    ] == [[["type", 1, 35]]]
+    expect(page.locator("#batches tbody tr")).to_have_count(1)
+    expect(page.locator("tr.chosen")).to_contain_text("type")
+    page.get_by_title("Show all rules").click()
+    page.wait_for_url(f"**/desk/streams/{stream}?range=1h")
+    expect(page.locator("#batches tbody tr")).to_have_count(3)
+
+
+def test_range_is_in_the_address(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}")
+    expect(page.locator("#ranges [aria-current]")).to_have_text("1h")
+    page.locator("#ranges").get_by_role("link", name="15m").click()
+    page.wait_for_url(f"**/desk/streams/{stream}?range=15m")
+    expect(page.locator(".empty-chart")).to_have_text("No refusals in the last 15\u2009min")
+
+
+def test_new_reports_appear_without_a_reload(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
+    page.evaluate("document.body.dataset.mark = 'the same document'")
+    gateway.report(stream, at=datetime.now(UTC), records=700, quarantined=7, rules=[(*AGE, 7)])
+    expect(page.locator("#rule-table tbody tr").first).to_contain_text("57", timeout=20_000)
+    expect(page.locator("#batches tbody tr")).to_have_count(4)
+    assert page.evaluate("document.body.dataset.mark") == "the same document"
+
+
+def test_tables_are_walked_with_the_keyboard(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
+    links = page.locator("#rule-table .open")
+    page.keyboard.press("ArrowDown")
+    expect(links.nth(0)).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(links.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**rule=age-is-known")
+
+
+def test_silent_stream_says_so(gateway: Traffic, page: Page) -> None:
+    name = unique("silent")
+    gateway.report(name, at=datetime.now(UTC) - timedelta(minutes=12), records=10, lag_records=18_234)
+    page.goto(f"{gateway.url}/desk/streams/{name}")
+    expect(page.locator("#notice")).to_have_text(
+        "The job last reported 12\u2009min ago, with 18\u2009234 records waiting. Is it running?"
+    )
+
+
+def test_desk_without_streams_says_how_to_start(
+    gateway_with: Callable[[str | None], Traffic], page: Page
+) -> None:
+    page.goto(f"{gateway_with(None).url}/desk")
+    expect(page.get_by_role("heading", name="No stream has reported yet")).to_be_visible()
+
+
+def test_without_a_broker_setting_the_records_say_so(
+    gateway_with: Callable[[str | None], Traffic], page: Page
+) -> None:
+    gateway = gateway_with(None)
+    gateway.report("adm", at=datetime.now(UTC), records=10, quarantined=1, rules=[(*AGE, 1)])
+    page.goto(f"{gateway.url}/desk/streams/adm")
+    expect(page.get_by_role("heading", name="No broker is set")).to_be_visible()
+
+
+def test_while_the_broker_is_away_the_page_stands(
+    gateway_with: Callable[[str | None], Traffic], page: Page
+) -> None:
+    gateway = gateway_with("127.0.0.1:9")
+    gateway.report("adm", at=datetime.now(UTC), records=10, quarantined=1, rules=[(*AGE, 1)])
+    page.goto(f"{gateway.url}/desk/streams/adm")
+    expect(page.get_by_role("heading", name="The broker does not answer")).to_be_visible()
+    expect(page.locator("#rule-table tbody tr")).to_have_count(1)
+    answer = httpx.get(f"{gateway.url}/desk/records/adm.quarantine/0/0")
+    assert answer.status_code == 503
+    assert "No answer" in answer.text
+
+
+def test_dark_and_light_come_from_one_sheet(gateway: Traffic, stream: str, page: Page) -> None:
+    page.goto(f"{gateway.url}/desk/streams/{stream}")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(ground) == "rgb(16, 18, 22)"
+
+
+def test_pages_fit_a_phone_and_name_their_parts(gateway: Traffic, stream: str, page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for path in ("/desk", f"/desk/streams/{stream}", "/desk/contracts"):
+        page.goto(f"{gateway.url}{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        expect(page.get_by_role("main")).to_have_count(1)
+        unnamed = "[...document.querySelectorAll('a, button')].filter((one) => !one.innerText.trim() && !one.ariaLabel)"
+        assert page.evaluate(f"{unnamed}.map((one) => one.outerHTML)") == []
+
+
+def test_long_rule_ids_stay_on_the_page(gateway: Traffic, page: Page) -> None:
+    name = unique("long")
+    code = "r" * 80
+    gateway.report(
+        name, at=datetime.now(UTC), records=10, quarantined=1, rules=[(Stage.RULE, code, Severity.ERROR, 1)]
+    )
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"{gateway.url}/desk/streams/{name}")
+        expect(page.locator("#rule-table")).to_contain_text(code)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_contract_page_has_versions_rules_and_the_document(gateway: Traffic, page: Page) -> None:
+    name = unique("contract")
+    contract = {**ADMISSIONS, "id": name, "topic": name}
+    gateway.publish(contract)
+    gateway.publish({**contract, "version": "1.3.0"})
+    page.goto(f"{gateway.url}/desk/contracts")
+    page.get_by_role("link", name=name).click()
+    expect(page.locator("#versions tbody th")).to_have_text(["1.3.0", "1.2.0"])
+    expect(page.locator(".rule-list li").first).to_contain_text("age-is-known")
+    expect(page.locator(".code")).to_contain_text('"not-the-epoch"')
+    page.get_by_role("link", name="1.2.0").click()
+    page.wait_for_url(f"**/desk/contracts/{name}?version=1.2.0")
+
+
+def test_assets_are_kept_for_ever_and_errors_are_pages(gateway: Traffic) -> None:
+    desk = httpx.get(f"{gateway.url}/desk")
+    assert "default-src 'none'" in desk.headers["content-security-policy"]
+    assert "unsafe" not in desk.headers["content-security-policy"]
+    sheet = desk.text.split('rel="stylesheet" href="')[1].split('"')[0]
+    assert (
+        httpx.get(f"{gateway.url}{sheet}").headers["cache-control"] == "public, max-age=31536000, immutable"
+    )
+    for path in (
+        "/desk/streams/nowhere",
+        "/desk/static/0/desk.css",
+        "/desk/records/x/y/z",
+        "/desk/contracts/no",
+    ):
+        answer = httpx.get(f"{gateway.url}{path}")
+        assert answer.status_code == 404
+        assert answer.headers["content-type"].startswith("text/html")
