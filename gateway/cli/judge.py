@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from contracts.document import load_contract
+from contracts.document import lint
 from contracts.errors import SettingsError
 from contracts.model import AvroSchema, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
@@ -23,7 +23,7 @@ from contracts.verdict import Disposition, Stage, Verdict
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out
 
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 256 * 1024
 
 ContractFile = Annotated[
     Path,
@@ -56,7 +56,7 @@ def judge(
 
     Exit codes: 0 nothing refused, 1 records refused or the contract has problems, 2 usage.
     """
-    plan = compile_plan(_as_lines(load_contract(contract).contract))
+    plan = compile_plan(_as_lines(lint(contract).contract))
     tally = Tally(limit=show)
     with _open(data) as stream:
         for batch in line_batches(stream):
@@ -154,7 +154,8 @@ def _print_json(verdicts: list[Verdict], first_line: int) -> None:
 
 
 def _print_summary(contract: DataContract, tally: Tally) -> None:
-    out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} records judged\n")
+    noun = "record" if tally.records == 1 else "records"
+    out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
     counts.add_column()
     counts.add_column(justify="right")

@@ -46,8 +46,18 @@ VERBS = (
         "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
     ),
     Verb("judge", "gateway.cli.judge:judge", "Judge records by a contract, as the job would.", _CONTRACTS),
-    Verb("publish", "gateway.cli.publish:publish", "Publish contract versions to a registry.", _CONTRACTS),
-    Verb("serve", "gateway.cli.serve:serve", "Serve the registry and its pages.", _RUNNING),
+    Verb(
+        "publish",
+        "gateway.cli.publish:publish",
+        "Publish contract versions; a schema file travels inside its contract.",
+        _CONTRACTS,
+    ),
+    Verb(
+        "serve",
+        "gateway.cli.serve:serve",
+        "Serve the registry and its pages until SIGTERM or Ctrl-C.",
+        _RUNNING,
+    ),
     Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
     Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
     Verb(

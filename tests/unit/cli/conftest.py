@@ -1,0 +1,80 @@
+"""The command as a person runs it, and a contract to run it on."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.main import main
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+Run = Callable[..., Ran]
+
+CONTRACT = """\
+apiVersion: tidegate/v1
+kind: DataContract
+id: hospital.admissions
+version: 1.2.0
+topic: hospital.admissions
+schema:
+  type: json-schema
+  definition:
+    type: object
+    required: [age]
+    properties: {age: {type: integer}, ward: {type: string}, admitted: {type: string, format: date}}
+rules:
+  - {id: age-is-known, kind: forbidden, field: /age, values: [999]}
+  - {id: ward-is-known, kind: one_of, field: /ward, values: [icu, er], severity: warning}
+  - {id: not-the-epoch, kind: range, field: /admitted, after: 1900-01-01, on_violation: drop}
+"""
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Path:
+    """A contract whose rules cover every disposition but `failed`."""
+    path = tmp_path / "contract.yaml"
+    path.write_text(CONTRACT)
+    return path
+
+
+@pytest.fixture
+def tidegate(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Run `tidegate` with arguments and bytes on standard input, in this process."""
+
+    def run(*arguments: str | Path, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        assert isinstance(ended.value.code, int)
+        return Ran(ended.value.code, *capfdbinary.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Run:
+    """Run `tidegate` in a process of its own, with no terminal; `env` is added to a plain environment."""
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"}
+
+    def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Ran:
+        command = [sys.executable, "-m", "gateway.cli.main", *map(str, arguments)]
+        ran = subprocess.run(command, capture_output=True, env=plain | (env or {}), check=False, timeout=60)
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    return run

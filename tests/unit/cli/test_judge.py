@@ -1,0 +1,152 @@
+"""`tidegate judge`: lines, verdicts, sums."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from gateway.cli.judge import Tally, line_batches
+
+from .conftest import CONTRACT, Run
+
+RECORDS = (
+    b'{"age": 3, "ward": "icu"}\n'
+    b'{"age": 999}\n'
+    b"\n"
+    b'{"age": 4, "ward": "moon"}\r\n'
+    b'{"age": 5, "admitted": "1900-01-01"}\n'
+    b'{"age": "42"}\n'
+    b"not json\xff\n"
+    b'{"age": 7}'
+)
+
+
+class _Chunks(io.RawIOBase):
+    """A pipe that gives what was written to it piece by piece."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = [chunk for chunk in chunks if chunk]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # the buffer that io hands over
+        chunk = self._chunks.pop(0) if self._chunks else b""
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda chunk: chunk.replace(b"\x00", b"\n")), max_size=20))
+def test_lines_end_at_lf_only_however_they_arrive(chunks: list[bytes]) -> None:
+    whole = b"".join(chunks)
+    expected = whole.split(b"\n")
+    if not expected[-1]:
+        expected.pop()  # what follows the last LF is no line
+    stream = io.BufferedReader(_Chunks(chunks))
+    assert [line for batch in line_batches(stream) for line in batch] == expected
+
+
+def test_a_tally_keeps_only_the_first_refused() -> None:
+    violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
+    refused = Verdict(Disposition.QUARANTINED, (violation, violation))
+    tally = Tally(limit=1)
+    tally.add([Verdict(Disposition.ACCEPTED), refused])
+    tally.add([refused, Verdict(Disposition.WARNED, (violation,))])
+    assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, refused)])
+    assert tally.codes == {(Stage.RULE, "r"): 3}  # a record counts once
+
+
+def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, "--json", stdin=RECORDS)
+    verdicts = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [
+        (verdict["line"], verdict["disposition"], [violation["code"] for violation in verdict["violations"]])
+        for verdict in verdicts
+    ] == [
+        (1, "accepted", []),
+        (2, "quarantined", ["age-is-known"]),
+        (3, "quarantined", ["json.empty"]),
+        (4, "warned", ["ward-is-known"]),
+        (5, "dropped", ["not-the-epoch"]),
+        (6, "quarantined", ["type"]),
+        (7, "quarantined", ["json.invalid-utf8"]),
+        (8, "accepted", []),
+    ]
+    assert verdicts[5]["violations"] == [
+        {
+            "stage": "schema",
+            "code": "type",
+            "pointer": "/age",
+            "severity": "error",
+            "message": verdicts[5]["violations"][0]["message"],
+        }
+    ]
+    assert (ran.returncode, ran.stderr) == (1, b"")
+
+
+def test_the_summary_names_the_first_refused(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    data = tmp_path / "records.jsonl"
+    data.write_bytes(RECORDS)
+    ran = tidegate("judge", contract, "--data", data, "--show", "2")
+    lines = [line.rstrip() for line in ran.stdout.decode().splitlines()]
+    assert lines[:7] == [
+        "hospital.admissions 1.2.0 · 8 records judged",
+        "",
+        "  accepted     2  25.00%",
+        "  warned       1  12.50%",
+        "  dropped      1  12.50%",
+        "  quarantined  4  50.00%",
+        "",
+    ]
+    assert "  rule    age-is-known       1" in lines
+    assert [line for line in lines if line.startswith("  line ")] == [
+        line
+        for line in lines
+        if line.startswith(("  line 2  /age  age-is-known: ", "  line 3        json.empty: "))
+    ]
+    assert lines[-1] == "  and 3 more refused; --show N shows more of them, --json every verdict"
+    assert ran.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "records"), [(b"", 0), (b'{"age": 1}', 1), (b'{"age": 1, "ward": "moon"}\n', 1)]
+)
+def test_nothing_refused(tidegate: Run, contract: Path, data: bytes, records: int) -> None:
+    ran = tidegate("judge", contract, stdin=data)
+    assert ran.returncode == 0
+    noun = "record" if records == 1 else "records"
+    assert ran.stdout.decode().splitlines()[0] == f"hospital.admissions 1.2.0 · {records} {noun} judged"
+
+
+def test_lines_have_no_frame(tidegate: Run, contract: Path) -> None:
+    contract.write_text(CONTRACT + "framing: confluent-prefix\n")
+    assert tidegate("judge", contract, stdin=b'{"age": 1}\n').returncode == 0
+
+
+def test_avro_has_no_lines(tidegate: Run, contract: Path) -> None:
+    head = CONTRACT.partition("schema:")[0]
+    contract.write_text(head + "schema: {type: avro, definition: {type: record, name: a, fields: []}}\n")
+    ran = tidegate("judge", contract)
+    assert ran.stderr.decode() == (
+        "error: hospital.admissions describes Avro records, which have no lines; `judge` reads JSON records\n"
+    )
+    assert ran.returncode == 2
+
+
+def test_data_that_is_not_there(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, "--data", "nowhere.jsonl")
+    assert ran.stderr == b"error: cannot read nowhere.jsonl: No such file or directory\n"
+    assert (ran.returncode, ran.stdout) == (2, b"")
+
+
+def test_a_broken_contract_judges_nothing(tidegate: Run, contract: Path) -> None:
+    contract.write_text(CONTRACT.replace("/age", "/aeg"))
+    ran = tidegate("judge", contract, stdin=RECORDS)
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert ran.stderr.startswith(f"{contract}:13:".encode())

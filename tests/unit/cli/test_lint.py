@@ -1,0 +1,32 @@
+"""`tidegate lint` as a person sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .conftest import CONTRACT, Run
+
+
+def test_a_sound_contract(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("lint", contract)
+    assert ran.stdout.decode() == f"{contract}: ok · hospital.admissions 1.2.0 · 3 rules\n"
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_problems_are_lines_that_editors_follow(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(CONTRACT.replace("severity", "serverity").replace("on_violation", "on_violaton"))
+    ran = tidegate("lint", broken, contract)
+    assert ran.stdout.decode() == f"{contract}: ok · hospital.admissions 1.2.0 · 3 rules\n"
+    assert ran.stderr.decode() == (
+        f"{broken}:14:72: unknown key `serverity`; did you mean `severity`?\n"
+        f"{broken}:15:75: unknown key `on_violaton`; did you mean `on_violation`?\n"
+        "2 problems in 2 files\n"
+    )
+    assert ran.returncode == 1
+
+
+def test_a_missing_file_is_wrong_usage(tidegate: Run) -> None:
+    ran = tidegate("lint", "nowhere.yaml")
+    assert ran.returncode == 2
+    assert b"nowhere.yaml" in ran.stderr

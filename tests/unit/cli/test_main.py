@@ -1,0 +1,155 @@
+"""What holds for every verb: help, suggestions, exit codes, quiet ends."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import pty
+import re
+import signal
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from contracts.errors import (
+    ConflictError,
+    ContractError,
+    Fenced,
+    NotFoundError,
+    SettingsError,
+    StreamStopped,
+    TidegateError,
+    Unavailable,
+)
+from gateway.cli.exits import MEANINGS, ExitCode, exit_code
+from gateway.cli.verbs import VERBS
+
+from .conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ContractError.at("/id", "m"), 1),
+        (ConflictError("m"), 1),
+        (NotFoundError("m"), 2),
+        (SettingsError("m"), 2),
+        (Unavailable("m"), 3),
+        (StreamStopped("m"), 4),
+        (Fenced("m"), 5),
+        (TidegateError("m"), 1),
+    ],
+)
+def test_the_exit_code_of_an_error(error: TidegateError, expected: int) -> None:
+    assert exit_code(error) == expected
+    assert exit_code(pickle.loads(pickle.dumps(error))) == expected  # noqa: S301 - our own bytes
+
+
+def test_help_names_every_verb_and_every_exit_code(process: Run) -> None:
+    shown = process("--help")
+    text = shown.stdout.decode()
+    assert shown.returncode == 0
+    assert [name for name in [verb.name for verb in VERBS] if f"│ {name} " not in text] == []
+    assert [
+        plugged.name for plugged in entry_points(group="tidegate.verbs") if plugged.name not in text
+    ] == []
+    assert [code for code in MEANINGS if f"{code:>4}  " not in text] == []
+    assert process("-h").stdout == shown.stdout
+
+
+def test_help_loads_neither_spark_nor_the_web_framework() -> None:
+    program = (
+        "import sys\n"
+        "from gateway.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pyspark', 'pyarrow', 'fastapi', 'sqlalchemy', 'pandas'} & sys.modules.keys()\n"
+        "print(sorted(heavy), file=sys.stderr)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=60)
+    assert ran.stderr == b"[]\n"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_the_overview_says_what_the_verb_says(verb: object) -> None:
+    assert inspect.getdoc(resolve_name(verb.target)).partition("\n")[0] == verb.summary  # type: ignore[attr-defined, union-attr]  # a Verb
+
+
+@pytest.mark.parametrize("name", [verb.name for verb in VERBS] + ["enforce"])
+def test_every_verb_has_help(tidegate: Run, name: str) -> None:
+    shown = tidegate(name, "--help")
+    assert shown.returncode == 0
+    plain = re.sub(rb"\x1b\[[0-9;]*m", b"", shown.stdout)  # some CI systems ask for colour
+    assert f"Usage: tidegate {name} ".encode() in plain
+
+
+def test_version(process: Run) -> None:
+    assert process("--version").stdout.decode() == f"tidegate {version('tidegate')}\n"
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [(["lnt"], "Did you mean 'lint'?"), (["lint"], "FILE")])
+def test_wrong_usage_ends_with_2_on_standard_error(process: Run, arguments: list[str], expected: str) -> None:
+    ran = process(*arguments)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert expected in ran.stderr.decode()
+
+
+def test_a_reader_that_goes_away_ends_the_run_quietly(contract: Path, tmp_path: Path) -> None:
+    records = tmp_path / "records.jsonl"
+    records.write_bytes(b'{"age": 1}\n' * 200_000)
+    command = [
+        sys.executable,
+        "-m",
+        "gateway.cli.main",
+        "judge",
+        str(contract),
+        "--data",
+        str(records),
+        "--json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"line":1,')
+        process.stdout.close()
+        complaint = process.stderr.read()
+    assert (process.returncode, complaint) == (ExitCode.PIPE_CLOSED, b"")
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
+    command = [sys.executable, "-m", "gateway.cli.main", "judge", str(contract), "--json"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b'{"age": 1}\n')
+        process.stdin.flush()
+        # The verdict comes although the pipe stays open; after it the run waits for the next line.
+        assert process.stdout.readline() == b'{"line":1,"disposition":"accepted","violations":[]}\n'
+        process.send_signal(signal.SIGINT)
+        complaint = process.stderr.read()
+    assert (process.returncode, complaint) == (130, b"")
+
+
+@pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colour_is_for_terminals_that_want_it(
+    contract: Path, process: Run, env: dict[str, str], *, coloured: bool
+) -> None:
+    assert b"\x1b[3" not in process("lint", contract, env=env).stdout
+    terminal, theirs = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "gateway.cli.main", "lint", str(contract)]
+        plain = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TERM": "xterm-256color"}
+        subprocess.run(command, stdout=theirs, env=plain | env, check=True, timeout=60)
+        shown = os.read(terminal, 4096)
+    finally:
+        os.close(theirs)
+        os.close(terminal)
+    assert (b"\x1b[32mok" in shown) is coloured
