@@ -225,5 +225,8 @@ class Broker:
 
 
 def _new_cluster_id() -> str:
-    """Return 22 characters of URL-safe base64 over 16 bytes. Source: org.apache.kafka.common.Uuid."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """Return 22 characters of URL-safe base64 over 16 bytes. Source: org.apache.kafka.common.Uuid.randomUuid."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):  # a command line would take it for an option
+            return cluster_id

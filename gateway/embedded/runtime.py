@@ -69,7 +69,7 @@ class Runtime:
 
     @property
     def registry_url(self) -> str:
-        """The gateway's address; known after `start_gateway`."""
+        """The gateway's address."""
         return f"http://{ports.HOST}:{self._port}"
 
     @property
@@ -83,6 +83,10 @@ class Runtime:
         return self._state.warehouse
 
     def __enter__(self) -> Self:
+        asked = self._options.port
+        self._port = (
+            ports.pick(ports.GATEWAY_PORT) if asked is None else ports.require(asked, option="--port")
+        )
         self._java = find_java()
         self._state.__enter__()
         try:
@@ -120,10 +124,6 @@ class Runtime:
 
     def start_gateway(self) -> None:
         """Start the gateway's process. The broker must have been started."""
-        asked = self._options.port
-        self._port = (
-            ports.pick(ports.GATEWAY_PORT) if asked is None else ports.require(asked, option="--port")
-        )
         environment = {
             "TIDEGATE_DATABASE_URL": self._state.database_url,
             "TIDEGATE_HOST": ports.HOST,

@@ -1,0 +1,257 @@
+"""`tidegate up` as a person runs it: a process that is started, signalled, killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import httpx
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog.sql import SqlCatalog
+
+from gateway.embedded import ports
+from gateway.embedded.jars import Jars
+
+EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples" / "admissions"
+DEADLINE_SECONDS = 240
+
+
+class Up:
+    """One run of `tidegate up`, its output so far, and what it started."""
+
+    def __init__(self, state: Path, *arguments: str, **environment: str) -> None:
+        self.state = state
+        self.lines: list[str] = []
+        self._tokens: set[str] = set()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli.main", "up", "--state", str(state), *arguments],
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def _output(self) -> IO[str]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def await_ready(self) -> None:
+        for line in self._output:
+            self.lines.append(line.rstrip())
+            if line.startswith("ready"):
+                self._tokens = {
+                    json.loads(one.read_bytes())["token"] for one in self.state.glob("run/*.json")
+                }
+                return
+        raise AssertionError("\n".join(self.lines))
+
+    def end(self) -> tuple[int, str]:
+        """Wait for its end; return its exit code and all that it said."""
+        self.lines += [line.rstrip() for line in self._output]
+        return self.process.wait(DEADLINE_SECONDS), "\n".join(self.lines)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        return self.end()
+
+    def said(self, pattern: str) -> str:
+        """Return the first group of a pattern in its output."""
+        found = re.search(pattern, "\n".join(self.lines))
+        assert found is not None
+        return found[1]
+
+    @property
+    def registry(self) -> str:
+        return self.said(r"registry +(http://\S+) ready")
+
+    @property
+    def bootstrap(self) -> str:
+        return self.said(r"broker +KRaft on (\S+) ready")
+
+    def living(self) -> list[str]:
+        """Name every process that this run started and that still lives."""
+        return [" ".join(process.cmdline()) for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            is_dead = process.status() == psutil.STATUS_ZOMBIE
+            return not is_dead and process.environ().get("TIDEGATE_PROCESS_TOKEN") in self._tokens
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def clean_up(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        self._output.close()
+        self.process.wait(DEADLINE_SECONDS)
+
+
+StartUp = Callable[..., Up]
+
+
+@pytest.fixture
+def up(tmp_path: Path, jars: Jars) -> Iterator[StartUp]:
+    """Give a function that starts `tidegate up` on one state directory; all are stopped at the end."""
+    assert jars.broker_dir.is_dir()
+    started = []
+
+    def start(*arguments: str, **environment: str) -> Up:
+        run = Up(tmp_path / "state", *arguments, **environment)
+        started.append(run)
+        return run
+
+    yield start
+    for run in started:
+        run.clean_up()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_everything_in_order(up: StartUp, number: signal.Signals) -> None:
+    run = up()
+    run.await_ready()
+    assert httpx.get(f"{run.registry}/health/ready").status_code == 200
+    assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).brokers.keys() == {1}
+    assert len(run.living()) == 2
+    code, _ = run.stop(number)
+    assert code == 0
+    assert run.living() == []
+    assert list((run.state / "run").iterdir()) == []
+    assert (run.state / "broker" / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_after_kill_9_the_next_start_takes_over(up: StartUp) -> None:
+    first = up()
+    first.await_ready()
+    first.process.kill()
+    second = up()
+    second.await_ready()
+    assert first.living() == []
+    assert len(second.living()) == 2
+    assert second.stop()[0] == 0
+    assert second.living() == []
+
+
+def test_a_second_run_on_the_same_state_is_refused(up: StartUp) -> None:
+    first = up()
+    first.await_ready()
+    code, output = up().end()
+    expected = (
+        f"{first.state} is in use by pid {first.process.pid}: stop it, or choose another folder with --state"
+    )
+    assert (code, output) == (2, f"error: {expected}")
+    assert len(first.living()) == 2
+
+
+@pytest.mark.parametrize("option", ["--port", "--broker-port"])
+def test_a_port_asked_for_and_in_use_ends_the_run(up: StartUp, option: str) -> None:
+    with socket.create_server((ports.HOST, 0)) as server:
+        port = server.getsockname()[1]
+        run = up(option, str(port))
+        code, output = run.end()
+    assert code == 2
+    assert f"error: port {port} is in use by " in output
+    assert not (run.state / "run").exists()
+
+
+def test_a_part_that_dies_is_named_with_its_log_and_takes_the_rest_along(up: StartUp) -> None:
+    run = up()
+    run.await_ready()
+    record = json.loads((run.state / "run" / "gateway.json").read_bytes())
+    os.kill(record["pid"], signal.SIGKILL)
+    code, output = run.end()
+    assert code == 3
+    assert f"error: the gateway ended (exit -9)\nEnd of {run.state}/logs/gateway.log:\n" in output
+    assert "registry_listening" in output
+    assert run.living() == []
+
+
+def test_without_java_nothing_is_started(up: StartUp, tmp_path: Path) -> None:
+    run = up(PATH=str(tmp_path), JAVA_HOME="")
+    code, output = run.end()
+    assert code == 2
+    assert output.startswith("error: no Java found: JAVA_HOME is not set and PATH has no `java`.")
+    assert not run.state.exists()
+
+
+def test_a_contract_that_does_not_compile_starts_nothing(up: StartUp, tmp_path: Path) -> None:
+    broken = tmp_path / "contract.yaml"
+    broken.write_text("apiVersion: tidegate/v1\nkind: DataContract\n")
+    run = up(str(broken))
+    code, output = run.end()
+    assert code == 1
+    assert str(broken) in output
+    assert not (run.state / "run").exists()
+
+
+def produce(run: Up, *names: str) -> None:
+    """Send example records to the topic of the contract."""
+    producer = Producer({"bootstrap.servers": run.bootstrap})
+    for name in names:
+        producer.produce("hospital.admissions", (EXAMPLES / name).read_bytes(), partition=0)
+    assert producer.flush(30) == 0
+
+
+def table_rows(state: Path) -> int:
+    """Count the rows of the table, as any other tool would."""
+    catalog = SqlCatalog(
+        "lake", uri=f"sqlite:///{state}/warehouse/catalog.db", warehouse=f"file://{state}/warehouse"
+    )
+    try:
+        return len(catalog.load_table("hospital.admissions").scan().to_arrow())
+    finally:
+        catalog.close()
+
+
+def quarantined(run: Up) -> int:
+    """Count the refused records."""
+    consumer = Consumer(
+        {"bootstrap.servers": run.bootstrap, "group.id": "test", "isolation.level": "read_committed"}
+    )
+    topic = "hospital.admissions.quarantine"
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found = consumer.consume(100, timeout=5)
+    consumer.close()
+    return len([message for message in found if message.error() is None])
+
+
+def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
+    run = up(str(EXAMPLES / "contract.yaml"))
+    run.await_ready()
+    produce(run, "same-day.pass.json", "age-is-known.fail.json")
+    until(lambda: table_rows(run.state) == 1)
+    assert quarantined(run) == 1
+    assert run.stop()[0] == 0
+    assert run.living() == []
+
+    run = up()
+    run.await_ready()
+    produce(run, "same-day.pass.json", "not-the-epoch.fail.json")
+    until(lambda: table_rows(run.state) == 2)
+    assert quarantined(run) == 2
+    run.process.kill()
+
+    run = up("--fresh")
+    run.await_ready()
+    assert "no active contract to enforce" in "\n".join(run.lines)
+    assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics == {}
+    assert not (run.state / "warehouse").exists()
