@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from contracts.diagnosis import suggest
 from contracts.errors import Problem
 from contracts.model import DataContract, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.times import date_key, instant_key
@@ -34,7 +33,9 @@ def inconsistencies(contract: DataContract) -> Iterator[Problem]:
     yield from _repeated(
         "consumer id", [(f"/consumers/{index}/id", each.id) for index, each in enumerate(contract.consumers)]
     )
-    yield from _key_problems(contract)
+    yield from _repeated(
+        "column", [(f"/primary_key/{index}", name) for index, name in enumerate(contract.primary_key)]
+    )
 
 
 def _repeated(what: str, placed: Iterable[tuple[str, str]]) -> Iterator[Problem]:
@@ -105,14 +106,3 @@ def _sort_key(bound: str | float) -> tuple[str, Any]:
     if (day := date_key(bound)) is not None:
         return "date", day
     return "instant", instant_key(bound)
-
-
-def _key_problems(contract: DataContract) -> Iterator[Problem]:
-    placed = [(f"/primary_key/{index}", name) for index, name in enumerate(contract.primary_key)]
-    yield from _repeated("column", placed)
-    declared = [column.name for column in contract.columns]
-    if not declared:  # they follow from the schema, so compiling looks at them
-        return
-    for pointer, name in placed:
-        if name not in declared:
-            yield Problem(pointer, f"no column is named `{name}`{suggest(name, declared)}")

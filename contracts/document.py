@@ -190,24 +190,25 @@ def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[st
 
 
 def _compile_problems(draft: _Draft) -> list[Problem]:
-    """Compile what there is. Rules that are known to be wrong have been told about already."""
+    """Compile what there is; leave out what is known to be wrong already."""
     if draft.contract is None:
         return []
     try:
         compile_plan(draft.contract)
     except ContractError as error:
         found = [_locate_in(draft, problem) for problem in error.problems]
-        told = {_rule_of(problem) for problem in draft.problems} - {None}
-        return [problem for problem in found if _rule_of(problem) not in told]
+        told = {_told(problem) for problem in draft.problems}
+        return [problem for problem in found if _told(problem) not in told]
     return []
 
 
-def _rule_of(problem: Problem) -> str | None:
+def _told(problem: Problem) -> str:
+    """Return the pointer that stands for a problem: within a rule one mistake may show in many ways."""
     match problem.pointer.split("/"):
         case ["", "rules", index, *_]:
-            return index
+            return f"/rules/{index}"
         case _:
-            return None
+            return problem.pointer
 
 
 def _locate_in(draft: _Draft, problem: Problem) -> Problem:

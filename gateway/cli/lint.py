@@ -42,6 +42,10 @@ def lint(files: Files) -> None:
         contract = loaded.contract
         rules = _count(len(contract.rules), "rule")
         out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}")
+        if contract.expectations:
+            out.print(
+                f"  [yellow]note[/]: {_count(len(contract.expectations), 'expectation')} kept, not judged yet"
+            )
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
         raise typer.Exit(ExitCode.FINDINGS)

@@ -53,6 +53,12 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "schema",
+        "gateway.cli.schema:schema",
+        "Print the JSON Schema of contract documents, for editors.",
+        _CONTRACTS,
+    ),
+    Verb(
         "serve",
         "gateway.cli.serve:serve",
         "Serve the registry and its pages until SIGTERM or Ctrl-C.",

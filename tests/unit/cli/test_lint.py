@@ -30,3 +30,15 @@ def test_a_missing_file_is_wrong_usage(tidegate: Run) -> None:
     ran = tidegate("lint", "nowhere.yaml")
     assert ran.returncode == 2
     assert b"nowhere.yaml" in ran.stderr
+
+
+def test_expectations_are_not_passed_over_in_silence(tidegate: Run, contract: Path) -> None:
+    contract.write_text(CONTRACT + "expectations: [{id: mean, type: expect_column_mean_to_be_between}]\n")
+    ran = tidegate("lint", contract)
+    assert ran.stdout.decode().splitlines()[1:] == ["  note: 1 expectation kept, not judged yet"]
+    assert ran.returncode == 0
+
+
+def test_the_schema_for_editors_is_the_published_one(tidegate: Run) -> None:
+    ran = tidegate("schema")
+    assert ran.stdout == Path("schemas/meta/tidegate-v1.schema.json").read_bytes()

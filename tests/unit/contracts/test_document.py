@@ -203,10 +203,6 @@ def test_a_problem_of_a_whole_rule_stands_where_the_rule_begins() -> None:
             "columns: [{name: a, from: /a, type: int}, {name: ¶A, from: /a, type: int}]",
             "column `a` is used twice",
         ),
-        (
-            "columns: [{name: age, from: /age, type: int}]\nprimary_key: [¶aeg]",
-            "no column is named `aeg`; did you mean `age`?",
-        ),
         ("primary_key: [age, ¶age]", "column `age` is used twice"),
         (
             "consumers: [{id: los}, {id: ¶los}]",
