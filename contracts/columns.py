@@ -7,7 +7,7 @@ A value is kept exactly, or it is a violation of stage column. One rounding is p
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +43,21 @@ _TAKES: Final = {
     "date": frozenset({"string", "integer"}),
     "timestamp": frozenset({"string", "integer"}),
     "timestamp_ntz": frozenset({"string", "integer"}),
+}
+
+
+_PLAIN_TYPES: Final = {
+    "boolean": "boolean",
+    "string": "string",
+    "integer": "long",
+    "number": "double",
+    "bytes": "binary",
+}
+_TIME_TYPES: Final = {
+    "date": "date",
+    "date-time": "timestamp",
+    "timestamp": "timestamp",
+    "local-timestamp": "timestamp_ntz",
 }
 
 
@@ -179,13 +194,17 @@ def column_name(field_name: str) -> str:
 def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
     """Choose the column type for a field; None when none is plain."""
     types = found.types - {"null"}
-    if types == {"string"} and formats_hold:
-        return {frozenset({"date"}): "date", frozenset({"date-time"}): "timestamp"}.get(found.times, "string")
     if types & {"object", "array"} or not types:
         return "json"
-    for name, exact in (("boolean", {"boolean"}), ("string", {"string"}), ("long", {"integer"})):
-        if types == exact:
-            return name
+    if found.decimal is not None:
+        precision, scale = found.decimal
+        return f"decimal({precision},{scale})" if precision <= _MAX_PRECISION else "json"
+    if len(found.times) == 1 and (types == {"integer"} or (types == {"string"} and formats_hold)):
+        return _TIME_TYPES[
+            next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
+        ]
+    if len(types) == 1:
+        return _PLAIN_TYPES[next(iter(types))]
     return "double" if types <= _NUMBER else None
 
 
@@ -201,7 +220,7 @@ def kind_of(name: str, found: FieldType) -> Kind | None:
     return None if build is None else build(unit)
 
 
-_KINDS: Final = {
+_KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool), to.bulk_of(bool)),
     "int": lambda _: Kind(pa.int32(), to.whole_number(32), to.bulk_of(int)),
     "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),

@@ -17,10 +17,12 @@ class FieldType:
 
     `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are the formats of
     its strings, or the logical types of its integers, that say when: `date`, `date-time`, `timestamp-millis` and so on.
+    `decimal` is precision and scale of a number that has them.
     """
 
     types: frozenset[str] = ANY_TYPE
     times: frozenset[str] = frozenset()
+    decimal: tuple[int, int] | None = None
 
     def both(self, other: FieldType) -> FieldType:
         """Combine two types that hold together."""
@@ -28,7 +30,10 @@ class FieldType:
 
     def either(self, other: FieldType) -> FieldType:
         """Combine two types of which one holds."""
-        return FieldType(self.types | other.types, self.times | other.times)
+        decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
+        return FieldType(
+            self.types | other.types, self.times | other.times, decimals.pop() if len(decimals) == 1 else None
+        )
 
 
 class SchemaFields(Protocol):

@@ -14,9 +14,10 @@ from contracts.columns import TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
 from contracts.errors import ContractError
 from contracts.fingerprint import fingerprint
+from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
-from contracts.model import DataContract, JsonSchema
+from contracts.model import AvroSchema, DataContract, JsonSchema
 from contracts.rules.compile import DISPOSITIONS, compile_rules
 from contracts.rules.compiled import RuleSet
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
@@ -245,8 +246,8 @@ def _compile_format(contract: DataContract) -> PayloadFormat:
     match contract.schema_:
         case JsonSchema():
             return JsonSchemaFormat(contract.schema_)
-        case _:
-            raise ContractError.at("/schema/type", "avro is not read yet")
+        case AvroSchema():
+            return AvroFormat(contract.schema_)
 
 
 @lru_cache(maxsize=64)

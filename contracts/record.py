@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from contracts.formats.payload import NO_PAYLOAD
 from contracts.verdict import Severity, Stage, Violation
 
-MAX_DEPTH: Final = 512
+MAX_DEPTH: Final = 250
 """Deepest nesting of a record. Deeper ones are refused: every later reader would need as deep a stack."""
 
 _LONG_FRACTION: Final = "|".join(rf"[0-9]{{{whole},}}\.[0-9]{{{16 - whole}}}" for whole in range(1, 17))
@@ -59,21 +59,11 @@ def decode_exactly(value: bytes) -> Any:
         return _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
     try:
         text = value.decode()
-    except UnicodeDecodeError:
-        return _violation("json.invalid-utf8", "is not UTF-8")
-    try:
         record = _DECODER.decode(text)
-    except _NotFiniteError:
-        return _violation("json.not-finite", "holds NaN or Infinity, which JSON does not have")
-    except InvalidOperation:
-        return _violation("json.number-range", "holds a number whose exponent is beyond 18 digits")
-    except ValueError:
-        return _violation("json.invalid", "is not JSON")
+    except (ValueError, InvalidOperation) as error:
+        return _REFUSALS.get(type(error), _NOT_JSON)
     if any(match[1] for match in _ESCAPE.finditer(text)):
-        return _violation(
-            "json.lone-surrogate",
-            "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character",
-        )
+        return _LONE_SURROGATE
     return record
 
 
@@ -131,3 +121,16 @@ _DECODER = json.JSONDecoder(
 
 def _violation(code: str, message: str) -> Violation:
     return Violation(Stage.DECODE, code, "", Severity.ERROR, message)
+
+
+_NOT_JSON: Final = _violation("json.invalid", "is not JSON")
+_LONE_SURROGATE: Final = _violation(
+    "json.lone-surrogate", "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+)
+_REFUSALS: Final[dict[type[Exception], Violation]] = {
+    UnicodeDecodeError: _violation("json.invalid-utf8", "is not UTF-8"),
+    _NotFiniteError: _violation("json.not-finite", "holds NaN or Infinity, which JSON does not have"),
+    InvalidOperation: _violation(
+        "json.number-range", "holds a number whose exponent has more than 18 digits"
+    ),
+}

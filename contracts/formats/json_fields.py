@@ -18,12 +18,23 @@ _TIMES = frozenset({"date", "date-time"})
 _MAX_POINTERS = 2_000
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
+_TYPE_NAMES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+Schema = dict[str, Any] | bool
+"""A JSON Schema."""
 
 
 class JsonFields:
     """Looks fields up in one JSON Schema, whose references all stay inside it."""
 
-    def __init__(self, schema: dict[str, Any] | bool) -> None:
+    def __init__(self, schema: Schema) -> None:
         self._schema = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
@@ -156,21 +167,9 @@ def _own_type(schema: dict[str, Any]) -> FieldType:
 
 
 def _type_name(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    return _TYPE_NAMES[type(value)]
 
 
 def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:

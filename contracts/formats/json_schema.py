@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from contracts.errors import ContractError, Problem
 from contracts.fields import join
-from contracts.formats.json_fields import JsonFields
+from contracts.formats.json_fields import JsonFields, Schema
 from contracts.model import JsonSchema
 from contracts.record import decode_json
 from contracts.verdict import Severity, Stage, Violation
@@ -64,7 +64,7 @@ def _violation(code: str, pointer: str, message: str) -> Violation:
     return Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message)
 
 
-def _compile(definition: dict[str, Any] | bool, *, assert_formats: bool) -> jsonschema_rs.Validator:
+def _compile(definition: Schema, *, assert_formats: bool) -> jsonschema_rs.Validator:
     """Compile with linear-time patterns, or where they need look-around, with bounded backtracking.
 
     A string on which a pattern runs into the bound does not match it.

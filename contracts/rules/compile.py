@@ -54,7 +54,7 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     return RuleSet(tuple(compiled))
 
 
-def _build(rule: Rule, scope: Scope) -> Built | None:
+def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind
     match rule:
         case Forbidden():
             return build_forbidden(rule, scope)

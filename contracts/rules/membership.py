@@ -9,7 +9,7 @@ from typing import Any
 from contracts.fields import FieldType
 from contracts.model import Scalar
 from contracts.rules.scope import Scope
-from contracts.rules.values import INSTANTS, Order, exact, native, order_of_times
+from contracts.rules.values import Order, exact, native, order_of_times
 
 Member = Callable[[Any], bool | None]
 """Whether a value is listed; None for a value of a type of which the list has none."""
@@ -22,17 +22,25 @@ def member_of(values: tuple[Scalar, ...], found: FieldType, place: str, scope: S
     """
     times = order_of_times(found)
     listed: dict[type, set[Any]] = {}
+    moments: set[Any] = set()
     for index, value in enumerate(values):
-        for kind, comparable in _entries(value, found, f"{place}/{index}", times, scope):
+        if times is not None and isinstance(value, str):
+            moments.add(_moment(value, f"{place}/{index}", times, scope))
+            continue
+        for kind, comparable in _entries(value, found, f"{place}/{index}", scope):
             listed.setdefault(kind, set()).add(comparable)
-    if times is INSTANTS and str in listed:
-        return _among_instants({kind: frozenset(entries) for kind, entries in listed.items()}, times)
-    return _among({kind: frozenset(entries) for kind, entries in listed.items()})
+    member = _among({kind: frozenset(entries) for kind, entries in listed.items()})
+    return member if times is None or not moments else _among_moments(frozenset(moments), times, member)
 
 
-def _entries(
-    value: Scalar, found: FieldType, place: str, times: Order | None, scope: Scope
-) -> list[tuple[type, Any]]:
+def _moment(value: str, place: str, times: Order, scope: Scope) -> Any:
+    moment = times.parse(value)
+    if moment is None:
+        scope.refuse(place, f"the field holds {times.name}; write {times.example}")
+    return moment
+
+
+def _entries(value: Scalar, found: FieldType, place: str, scope: Scope) -> list[tuple[type, Any]]:
     match value:
         case None:
             scope.refuse(place, "null is no value; say `nulls: violate` or `nulls: pass` instead")
@@ -42,10 +50,7 @@ def _entries(
             return [(bool, value)]
         case str():
             scope.expect(found, frozenset({"string"}), "a string", place)
-            comparable = value if times is None else times.parse(value)
-            if times is not None and comparable is None:
-                scope.refuse(place, f"the field holds {times.name}; write {times.example}")
-            return [(str, comparable)]
+            return [(str, value)]
         case _:
             number = native(value)
             types = {"number", "integer"} if isinstance(number, int) else {"number"}
@@ -63,13 +68,11 @@ def _among(listed: dict[type, frozenset[Any]]) -> Member:
     return member
 
 
-def _among_instants(listed: dict[type, frozenset[Any]], times: Order) -> Member:
-    plain, instants = _among(listed), listed[str]
+def _among_moments(moments: frozenset[Any], times: Order, other: Member) -> Member:
+    key = times.key
 
     def member(value: Any) -> bool | None:
-        if type(value) is not str:
-            return plain(value)
-        instant = times.key(value)
-        return None if instant is None else instant in instants
+        moment = key(value)
+        return other(value) if moment is None else moment in moments
 
     return member

@@ -71,4 +71,4 @@ def _nanoseconds(fraction: str | None) -> int | Fraction:
     if len(digits) <= 9:
         return int(digits.ljust(9, "0"))
     # More digits than Python's int() reads at once say nothing that a clock could mean.
-    return Fraction(int(digits[:100])) / 10 ** (len(digits[:100]) - 9)
+    return Fraction(int(digits[:100]), 10 ** (len(digits[:100]) - 9))

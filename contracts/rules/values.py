@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
@@ -73,13 +74,47 @@ INSTANTS: Final = Order(
 )
 
 
+_UNITS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
+_EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
+
+
 def order_of_times(field: FieldType) -> Order | None:
-    """Give the order of a field of dates or of date-times; None when it is neither, or may be both."""
-    if field.times == {"date"} and "string" in field.types:
-        return DATES
-    if field.times == {"date-time"} and "string" in field.types:
-        return INSTANTS
-    return None
+    """Give the order of a field of dates or of timestamps; None when it is neither, or may be both."""
+    if len(field.times) != 1:
+        return None
+    (time,) = field.times
+    if "string" in field.types:  # a format of JSON Schema
+        return DATES if time == "date" else INSTANTS
+    if time == "date":
+        return Order(DATES.name, integer_key, _days, DATES.example)
+    kind, _, unit = time.rpartition("-")
+    nanoseconds = _UNITS[unit]
+
+    def key(value: Any) -> int | None:
+        return value * nanoseconds if type(value) is int else None
+
+    if kind == "local-timestamp":
+        return Order(
+            "local times", key, _local, "a date and time without a zone, such as 1900-01-01T00:00:00"
+        )
+    return Order(INSTANTS.name, key, INSTANTS.parse, INSTANTS.example)
+
+
+def integer_key(value: Any) -> int | None:
+    """Keep integers."""
+    return value if type(value) is int else None
+
+
+def _days(text: Any) -> int | None:
+    """Read a date of the contract as Avro counts: days since 1970."""
+    key = date_string_key(text)
+    if key is None or key.startswith("0000"):  # Python has no year 0
+        return None
+    return date.fromisoformat(key).toordinal() - _EPOCH_DAY
+
+
+def _local(text: Any) -> Any:
+    return instant_key(f"{text}Z") if type(text) is str else None
 
 
 def order_of(field: FieldType) -> Order | None:
