@@ -70,7 +70,7 @@ def demo(
                 with Runtime(options, screen.say, progress) as runtime:
                     finished = run_demo(runtime, screen, records)
                     screen.close()
-                    out.print(summary(finished))
+                    out.print(summary(finished, out.width if out.is_terminal else None))
                     if report is not None:
                         report.write_text(finished.report.model_dump_json(indent=2) + "\n")
                     if not exit_:

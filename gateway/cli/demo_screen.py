@@ -56,7 +56,8 @@ class DemoScreen:
 
     def close(self) -> None:
         """End the bars; they stay on the screen as they are."""
-        self._bars.stop()
+        if self._console.is_terminal:
+            self._bars.stop()
 
 
 class _FiguresColumn(ProgressColumn):

@@ -2,114 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from contracts.model import DataContract
 from gateway.embedded.demo.figures import StreamFigures, StreamResult
 from gateway.embedded.demo.run import Finished
 
-
-def summary(finished: Finished) -> RenderableType:
-    """Render a finished demo."""
-    return Group(*_parts(finished))
+_NAME_WIDTH = 28
 
 
-def _parts(finished: Finished) -> Iterator[RenderableType]:
+def summary(finished: Finished, width: int | None = None) -> Text:
+    """Render a finished demo, without a line end; lines are cut at `width` if it is given."""
+    lines = tuple(_lines(finished))
+    if width is not None:
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+    return Text("\n").join(lines)
+
+
+def _lines(finished: Finished) -> Iterator[Text]:
     for name, result in finished.results.items():
         yield Text()
-        yield Text.assemble((name, "bold"), f"   {_sum(result.figures)}")
-        yield Padding(_rules(result, finished.contracts[name]), (0, 0, 0, 2))
+        yield Text.assemble((f"{name}  ", "bold"), _sum([result.figures]))
+        yield from _rules(result, finished.contracts[name])
         if result.figures.corruptions:
             yield Text()
-            yield Padding(_corruptions(result.figures), (0, 0, 0, 2))
+            yield from _corruptions(result.figures)
     yield Text()
-    yield _stays(finished)
+    yield from _stays(finished)
     yield Text()
-    yield _verdict(finished)
-    yield Text(
-        f"first verdict after {finished.report.seconds_to_first_verdict:.1f} s, all of it in {finished.report.seconds:.1f} s"
-    )
+    yield from _verdict(finished)
+    report = finished.report
+    yield Text(f"first verdict after {report.seconds_to_first_verdict} s, everything in {report.seconds} s")
     yield Text.assemble("open ", (finished.desk, f"bold link {finished.desk}"))
 
 
-def _sum(figures: StreamFigures) -> str:
-    return (
-        f"{figures.received:,} in = {figures.accepted:,} accepted + {figures.quarantined:,} quarantined "
-        f"+ {figures.dropped:,} dropped"
+def _sum(streams: list[StreamFigures]) -> str:
+    received, accepted, quarantined, dropped = (
+        sum(getattr(figures, name) for figures in streams)
+        for name in ("received", "accepted", "quarantined", "dropped")
     )
+    return f"{received:,} in = {accepted:,} accepted + {quarantined:,} quarantined + {dropped:,} dropped"
 
 
-def _rules(result: StreamResult, contract: DataContract) -> Table:
+def _rules(result: StreamResult, contract: DataContract) -> Iterator[Text]:
     """Show what was refused or warned of by rule, and why the rule exists."""
-    descriptions: Mapping[str, str | None] = {rule.id: rule.description for rule in contract.rules}
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    for code, records in result.figures.refused_by_rule.items():
-        table.add_row(Text(code, "red"), f"{records:,}", descriptions.get(code) or result.reasons[code])
-    for code, records in result.warned_by_rule.items():
-        table.add_row(
-            Text(code, "yellow"), f"{records:,}", f"Written, with a warning. {descriptions[code] or ''}"
-        )
-    return table
+    reasons = result.reasons | {rule.id: rule.description for rule in contract.rules if rule.description}
+    for word, style, counts in (
+        ("refused", "red", result.figures.refused_by_rule),
+        ("warned ", "yellow", result.warned_by_rule),
+    ):
+        for code, records in counts.items():
+            line = f"  {code:<{_NAME_WIDTH}} {records:>7,}  "
+            yield Text.assemble((f"  {word}", style), line, (reasons.get(code, ""), "dim"))
 
 
-def _corruptions(figures: StreamFigures) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for justify in ("left", "right", "right"):
-        table.add_column(justify=justify)
-    table.add_row("", Text("planted", "dim"), Text("caught", "dim"))
+def _corruptions(figures: StreamFigures) -> Iterator[Text]:
+    yield Text(f"  {'':<{_NAME_WIDTH}} {'planted':>9} {'caught':>9}", "dim")
     for kind, count in figures.corruptions.items():
-        table.add_row(
-            kind, f"{count.planted:,}", Text(f"{count.caught:,}", _colour(count.caught == count.planted))
-        )
-    table.add_row(
-        "wrongly refused", "", Text(f"{figures.wrongly_refused:,}", _colour(not figures.wrongly_refused))
-    )
-    return table
+        line = f"  {kind:<{_NAME_WIDTH}} {count.planted:>9,} "
+        yield Text.assemble(line, (f"{count.caught:>9,}", _colour(is_right=count.caught == count.planted)))
+    wrongly = figures.wrongly_refused
+    line = f"  {'wrongly refused':<{_NAME_WIDTH}} {'':>9} "
+    yield Text.assemble(line, (f"{wrongly:>9,}", _colour(is_right=not wrongly)))
 
 
-def _stays(finished: Finished) -> Table:
-    """Show what the consumer's figure is without the gateway and with it, and where it is worst."""
+def _stays(finished: Finished) -> Iterator[Text]:
+    """Show the consumer's figure without the gateway and with it, and where it is worst."""
     arrived, kept = finished.arrived, finished.kept
     worst = min(arrived.by_hospital, key=lambda hospital: arrived.by_hospital[hospital])
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_row("mean length of stay", Text("as it arrived", "dim"), Text("with the contract", "dim"))
-    table.add_row("  all hospitals", _days(arrived.mean_days), _days(kept.mean_days))
-    table.add_row(f"  {worst} alone", _days(arrived.by_hospital[worst]), _days(kept.by_hospital[worst]))
-    return table
-
-
-def _verdict(finished: Finished) -> Text:
-    if finished.problems:
-        lines = "\n".join(f"  {problem}" for problem in finished.problems)
-        return Text.assemble(("these sums do not hold:\n", "bold red"), lines)
-    figures = finished.report.streams.values()
-    total = StreamFigures(
-        received=sum(one.received for one in figures),
-        accepted=sum(one.accepted for one in figures),
-        quarantined=sum(one.quarantined for one in figures),
-        dropped=sum(one.dropped for one in figures),
-        refused_by_rule={},
-        corruptions={},
-        wrongly_refused=0,
-        records_per_second=0,
+    yield Text.assemble(
+        ("mean length of stay: ", "bold"),
+        f"{_days(arrived.mean_days)} as it arrived, {_days(kept.mean_days)} with the contract",
     )
-    return Text.assemble(("every offset accounted for: ", "bold green"), _sum(total))
+    yield Text(
+        f"  in hospital {worst}: {_days(arrived.by_hospital[worst])} as it arrived, "
+        f"{_days(kept.by_hospital[worst])} with the contract"
+    )
+
+
+def _verdict(finished: Finished) -> Iterator[Text]:
+    if not finished.problems:
+        sums = _sum(list(finished.report.streams.values()))
+        yield Text.assemble(("every offset accounted for: ", "bold green"), sums)
+        return
+    yield Text("sums that do not hold:", "bold red")
+    for problem in finished.problems:
+        yield Text(f"  {problem}")
 
 
 def _days(days: float) -> str:
-    return f"{days:,.1f} days"
+    return f"{days:,.1f} days".replace("-", "\N{MINUS SIGN}")
 
 
-def _colour(is_right: bool) -> str:  # noqa: FBT001 - a fact, not a switch
+def _colour(*, is_right: bool) -> str:
     return "green" if is_right else "bold red"
