@@ -170,7 +170,9 @@ class Runtime:
             *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
             *options,
         ]
-        self._start("job", arguments, {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir)})
+        # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
+        environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
+        self._start("job", arguments, environment)
 
     def await_job(self) -> None:
         """Wait until all queries of the job run."""
