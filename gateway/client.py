@@ -13,6 +13,7 @@ from contracts.document import LoadedContract, dump_contract
 from contracts.errors import ConflictError, ContractError, Problem, SettingsError, Unavailable
 
 _TIMEOUT_SECONDS = 30.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,9 @@ class RegistryClient:
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         try:
-            self._http = httpx.Client(base_url=self.url, timeout=_TIMEOUT_SECONDS)
+            # A proxy of the environment has no business on this machine's own loopback.
+            trust_env = httpx.URL(self.url).host not in _LOOPBACK
+            self._http = httpx.Client(base_url=self.url, timeout=_TIMEOUT_SECONDS, trust_env=trust_env)
         except httpx.InvalidURL as error:
             raise SettingsError(f"{url} is no address of a registry: {error}") from error
 

@@ -198,8 +198,6 @@ def _known(stores: Stores, stream: str) -> StreamSums:
 
 def _summary(stores: Stores, sums: StreamSums, now: datetime) -> StreamSummary:
     last = stores.reports.last_report(sums.stream)
-    if last is None:
-        raise NotFoundError(f"no batch of a stream {sums.stream} was reported")
     return StreamSummary(
         stream=sums.stream,
         topic=last.topic,

@@ -193,9 +193,11 @@ class ReportStore:
 
     def report(self, stream: str, epoch: int, n: int) -> BatchReport | None:
         """Find one report by its identity."""
-        return self._parsed(
-            select(BatchRow.report).where(BatchRow.stream == stream, BatchRow.epoch == epoch, BatchRow.n == n)
+        query = select(BatchRow.report).where(
+            BatchRow.stream == stream, BatchRow.epoch == epoch, BatchRow.n == n
         )
+        found = self._session.scalar(query)
+        return None if found is None else BatchReport.model_validate_json(found)
 
     def add_report(self, report: BatchReport) -> None:
         """Keep a report and add it to the sums of its stream."""
@@ -228,10 +230,14 @@ class ReportStore:
         row = self._session.get(StreamRow, stream)
         return None if row is None else _stream_sums(row)
 
-    def last_report(self, stream: str) -> BatchReport | None:
-        """Give the report of the batch that the ledger reached last, whatever the order of arrival."""
+    def last_report(self, stream: str) -> BatchReport:
+        """Give the report of the batch that the ledger reached last, in whatever order they came.
+
+        The stream has sums, so it has a report.
+        """
         newest = select(BatchRow.report).where(BatchRow.stream == stream)
-        return self._parsed(newest.order_by(BatchRow.epoch.desc(), BatchRow.n.desc()).limit(1))
+        query = newest.order_by(BatchRow.epoch.desc(), BatchRow.n.desc()).limit(1)
+        return BatchReport.model_validate_json(self._session.scalars(query).one())
 
     def reports(self, stream: str, since: datetime, until: datetime, limit: int) -> tuple[BatchReport, ...]:
         """List the reports committed in [since, until), newest first, at most `limit`."""
@@ -281,10 +287,6 @@ class ReportStore:
         for index, stage, code, records in self._session.execute(query):
             counts.setdefault(index, {})[Stage(stage), code] = int(records)
         return counts
-
-    def _parsed(self, query: Select[bytes]) -> BatchReport | None:
-        found = self._session.scalar(query)
-        return None if found is None else BatchReport.model_validate_json(found)
 
     def _add_to_sums(self, report: BatchReport) -> None:
         """Add a report to its stream's row. Reports may arrive late: an older epoch changes no `epoch_` field."""

@@ -250,6 +250,8 @@ class TestPublishCommand:
         done = subprocess.run(
             [*TIDEGATE, "publish", file.name, "--registry", url],
             cwd=file.parent,
+            # A proxy for the rest of the world is not asked for this machine.
+            env=os.environ | {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""},
             capture_output=True,
             text=True,
             check=False,

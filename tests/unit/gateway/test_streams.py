@@ -130,6 +130,7 @@ def test_nothing_is_known_of_a_stream_that_never_reported(factory: Factory) -> N
     for ask in (
         lambda: streams.summary("x"),
         lambda: streams.batches("x", NOON, NOON + SECOND),
+        lambda: streams.volumes("x", NOON, NOON + SECOND, 1),
         lambda: streams.refusals("x", NOON, NOON + SECOND, 1),
     ):
         with pytest.raises(NotFoundError, match=r"^no batch of a stream x was reported$"):
@@ -176,18 +177,43 @@ def test_refusals_are_counted_by_rule_in_equal_slices(
     ]
 
 
+def test_warnings_are_counted_apart_from_refusals(
+    factory: Factory, book: ReportBook, make_report: MakeReport
+) -> None:
+    rules = [RuleCount(stage=Stage.RULE, code="w", severity=Severity.WARNING, records=9)]
+    book.record(STREAM, make_report(1, committed_at=NOON, warned=9, rules=rules))
+    streams = factory.streams()
+    (refused,) = streams.refusals(STREAM, NOON, NOON + MINUTE, 1)
+    (warned,) = streams.refusals(STREAM, NOON, NOON + MINUTE, 1, Severity.WARNING)
+    assert (refused.counts, warned.counts) == ({}, {(Stage.RULE, "w"): 9})
+
+
+def test_volumes_are_summed_in_equal_slices(
+    factory: Factory, book: ReportBook, make_report: MakeReport
+) -> None:
+    for n, second in enumerate((0, 29, 30, 60), start=1):
+        book.record(
+            STREAM, make_report(n, committed_at=NOON + second * SECOND, records=n * 10, quarantined=n)
+        )
+    volumes = factory.streams().volumes(STREAM, NOON, NOON + MINUTE, 2)
+    assert [(found.start, found.records, found.refused) for found in volumes] == [
+        (NOON, 30, 3),
+        (NOON + 30 * SECOND, 30, 3),
+    ]
+
+
 @pytest.mark.parametrize("buckets", [1, 7, 1000])
 def test_slices_cover_the_whole_range_however_it_divides(
     factory: Factory, book: ReportBook, make_report: MakeReport, buckets: int
 ) -> None:
     rules = [RuleCount(stage=Stage.RULE, code="r", severity=Severity.ERROR, records=1)]
-    until = NOON + timedelta(microseconds=1003)
-    for n in range(1003):
+    until = NOON + timedelta(microseconds=203)
+    for n in range(203):
         at = NOON + timedelta(microseconds=n)
         book.record(STREAM, make_report(n + 1, committed_at=at, quarantined=1, rules=rules))
     found = factory.streams().refusals(STREAM, NOON, until, buckets)
     assert len(found) == buckets
-    assert sum(count for bucket in found for count in bucket.counts.values()) == 1003
+    assert sum(count for bucket in found for count in bucket.counts.values()) == 203
 
 
 REPORTS = st.lists(

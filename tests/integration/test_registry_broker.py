@@ -1,0 +1,8 @@
+from __future__ import annotations
+
+from gateway.broker import BrokerProbe
+from gateway.embedded.broker import Broker
+
+
+def test_a_broker_that_answers_is_reachable(broker: Broker) -> None:
+    assert BrokerProbe(broker.bootstrap).answers()

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from contracts.model import DataContract
+from contracts.plan import compile_plan
+from contracts.verdict import Disposition
+from gateway.factory import Factory
+from gateway.services.judging import PlanCache
+from gateway.storage.sql import ContractVersion
+
+MakeContract = Callable[..., bytes]
+
+VALUES = (
+    b'{"admission_id": "A", "age": 1}',
+    b'{"admission_id": "A", "age": 999}',
+    b'{"admission_id": "A", "age": 0.30000000000000001}',
+    b'{"admission_id": "A", "age": 1, "age": 999}',
+    b"",
+    b"\xff",
+    b"NaN",
+    b"[" * 100_000,
+    None,
+)
+
+
+def publish(factory: Factory, document: bytes) -> ContractVersion:
+    return factory.registry().publish(document, "contract.json").version
+
+
+def test_the_verdicts_are_those_of_the_one_judge(factory: Factory, make_contract: MakeContract) -> None:
+    publish(factory, make_contract())
+    judgement = factory.judging().judge("hospital.admissions", "latest", VALUES)
+    plan = compile_plan(DataContract.model_validate_json(make_contract()))
+    assert judgement.verdicts == tuple(plan.explain(value) for value in VALUES)
+    assert judgement.version.version == "1.2.0"
+    assert judgement.verdicts[0].disposition is Disposition.ACCEPTED
+
+
+def test_no_records_have_no_verdicts(factory: Factory, make_contract: MakeContract) -> None:
+    publish(factory, make_contract())
+    assert factory.judging().judge("hospital.admissions", "1.2.0", ()).verdicts == ()
+
+
+def test_plans_are_kept_by_fingerprint_and_the_oldest_goes(
+    factory: Factory, make_contract: MakeContract
+) -> None:
+    first, second, third = (publish(factory, make_contract(version=f"1.{n}.0")) for n in range(3))
+    cache = PlanCache(2)
+    plans = [cache.plan(version) for version in (first, second)]
+    assert cache.plan(first) is plans[0]
+    cache.plan(third)
+    assert cache.plan(first) is plans[0]
+    assert cache.plan(second) is not plans[1]
+
+
+def test_threads_share_the_cache(factory: Factory, make_contract: MakeContract) -> None:
+    versions = [publish(factory, make_contract(version=f"1.{n}.0")) for n in range(4)]
+    cache = PlanCache(2)
+    with ThreadPoolExecutor(8) as pool:
+        plans = list(pool.map(cache.plan, versions * 8))
+    assert [plan.fingerprint for plan in plans] == [version.fingerprint for version in versions * 8]

@@ -1,0 +1,70 @@
+"""What the client makes of answers; the registry itself answers in the integration tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from contracts.document import LoadedContract, parse_contract
+from contracts.errors import SettingsError, Unavailable
+from gateway.api.examples import CONTRACT_YAML
+from gateway.client import RegistryClient
+
+
+@pytest.fixture
+def loaded() -> LoadedContract:
+    return parse_contract(CONTRACT_YAML, name="contract.yaml", read_schema=None)
+
+
+@pytest.fixture
+def answer(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that answers everything alike; its address."""
+    status, body = request.param
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "message"),
+    [
+        (
+            (503, b'{"detail": "the database is busy"}'),
+            Unavailable,
+            r"^the registry at \S+ failed \(503\): the database is busy$",
+        ),
+        ((502, b"<html>"), Unavailable, r"^the registry at \S+ failed \(502\): Bad Gateway$"),
+        ((404, b"no JSON"), SettingsError, r"^\S+ answers 404 \(Not Found\); is it a Tidegate registry\?$"),
+        ((422, b"[]"), SettingsError, r"^\S+ answers 422 "),
+    ],
+    indirect=["answer"],
+)
+def test_answers_become_errors_that_say_what_to_do(
+    answer: str, kind: type[Exception], message: str, loaded: LoadedContract
+) -> None:
+    with RegistryClient(answer) as client, pytest.raises(kind, match=message):
+        client.publish(loaded)
+
+
+@pytest.mark.parametrize("url", ["registry", "ftp://registry", "http://x:port"])
+def test_an_address_that_is_none_is_a_wrong_setting(url: str, loaded: LoadedContract) -> None:
+    with pytest.raises(SettingsError, match="is no address of a registry"), RegistryClient(url) as client:
+        client.publish(loaded)
