@@ -1,0 +1,45 @@
+"""The page for contract authors shows contracts and rules that compile."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.document import LoadedContract, parse_contract
+from contracts.model import DataContract, Rule
+from contracts.plan import compile_plan
+from contracts.yaml_source import read_yaml
+
+PAGE = Path("docs/contract-author.md").read_text()
+WHOLE, RULES = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+
+
+def _parse(text: str) -> LoadedContract:
+    return parse_contract(text, name="contract.yaml", read_schema=None)
+
+
+def test_the_whole_contract_compiles() -> None:
+    assert compile_plan(_parse(WHOLE).contract).contract.id == "hospital.admissions"
+
+
+@pytest.mark.parametrize("rule", read_yaml("rules", RULES).value, ids=lambda rule: rule["id"])
+def test_each_rule_compiles(rule: dict[str, Any]) -> None:
+    contract = _parse(WHOLE).contract
+    document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"rules": [rule]}
+    compile_plan(DataContract.model_validate(document))
+
+
+def test_every_rule_kind_is_shown() -> None:
+    kinds = {part.model_fields["kind"].annotation.__args__[0] for part in Rule.__origin__.__args__}
+    assert {rule["kind"] for rule in read_yaml("rules", RULES).value} == kinds
+
+
+def test_every_field_is_explained() -> None:
+    fields = [field.alias or name for name, field in DataContract.model_fields.items()]
+    rows = re.findall(r"^\|(.*?)\|", PAGE, flags=re.MULTILINE)
+    explained = [field for field, row in product(fields, rows) if f"`{field}`" in row]
+    assert sorted(set(explained)) == sorted(fields)
