@@ -119,6 +119,7 @@ class _Typesetter:
         self._next_mask = 0
         self._line = Line(1)
         self._shown_until = 0
+        self._last_needed = head_lines
 
     def lines(self) -> Iterator[Line]:
         """Set the record; ends early once head and marks are behind."""
@@ -207,7 +208,7 @@ class _Typesetter:
     def _is_past_all(self, start: int) -> bool:
         """Whether the head and every mark are behind."""
         has_mark = self._has_mark_before(len(self._data) + 1)
-        return not has_mark and self._line.number > self._head_lines + CONTEXT_LINES and start > 0
+        return not has_mark and start > 0 and self._line.number > self._last_needed + CONTEXT_LINES
 
     def _has_mark_before(self, end: int) -> bool:
         """Whether a mark that was not set yet begins before `end`."""
@@ -238,7 +239,9 @@ class _Typesetter:
 
     def _add(self, piece: Piece) -> None:
         self._line.pieces.append(piece)
-        self._line.is_marked = self._line.is_marked or piece.mark is not None
+        if piece.mark is not None:
+            self._line.is_marked = True
+            self._last_needed = max(self._last_needed, self._line.number)
 
     def _mark_in(self, start: int, end: int) -> Mark | None:
         """Give the mark that lies in these bytes, or reaches into them; events come in order, and so do marks."""

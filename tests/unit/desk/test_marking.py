@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contracts.model import DataContract
+from contracts.plan import compile_plan
+from gateway.desk.clauses import clause_of, declared_names, pointers_of
+from gateway.desk.marking import mark_record
+from gateway.desk.wording import sentence
+from tests.browser.traffic import ADMISSIONS, admission, written
+
+OPEN: dict[str, Any] = {**ADMISSIONS, "classification": {"/ward": "public"}}
+
+
+def contract_of(document: dict[str, Any]) -> DataContract:
+    return DataContract.model_validate(document)
+
+
+def marks_of(data: bytes, document: dict[str, Any] = OPEN) -> list[tuple[bytes, tuple[int, ...], str]]:
+    """Judge a record and give its marked bytes: what the judge says is what is marked."""
+    contract = contract_of(document)
+    marking = mark_record(data, compile_plan(contract).explain(data).violations, contract)
+    return [(data[mark.start : mark.end], mark.violations, mark.note) for mark in marking.marks]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (written(admission(1, age=999)), [(b"999", (1,), "")]),
+        (written(admission(1, age="42")), [(b'"42"', (1,), "")]),
+        (written(admission(1, address={"city": 3})), [(b"3", (1,), "")]),
+        (written(admission(1, address=[])), [(b"[", (1,), "")]),
+        (
+            written(admission(1, discharge_date="1900-01-01")),
+            [(b'"2026-10-04"', (2,), ""), (b'"1900-01-01"', (1, 2), "")],
+        ),
+        (
+            b'{"admission_date":"2026-01-01","discharge_date":"2026-01-02"}',
+            [(b"{", (1,), "admission_id is missing")],
+        ),
+        (written(admission(4, consultant=None)), [(b'"icu"', (1,), ""), (b"null", (1,), "")]),
+        (b'{"age":NaN}', [(b"NaN", (1,), "JSON has no value for not-a-number or infinity")]),
+        (b'{"ward":"\xff"}', [(b"\xff", (1,), "these bytes are not UTF-8")]),
+        (b'{"ward":"ic', [(b'"ic', (1,), "the record ends inside this string")]),
+        (b"", [(b"", (1,), "the record ends before its value is complete")]),
+    ],
+)
+def test_the_judges_reasons_are_marked_in_the_bytes(
+    data: bytes, expected: list[tuple[bytes, tuple[int, ...], str]]
+) -> None:
+    assert marks_of(data) == expected
+
+
+def masks_of(data: bytes, document: dict[str, Any] = ADMISSIONS) -> list[bytes]:
+    return [data[mask.start : mask.end] for mask in mark_record(data, (), contract_of(document)).masks]
+
+
+@pytest.mark.parametrize(
+    ("data", "hidden"),
+    [
+        (b'{"patient_id":"P","age":1}', [b'"P"']),
+        (b'{"patient_id":{"deep":["P"]},"age":1}', [b'{"deep":["P"]}']),
+        (b'{"patient_id":"P","patient_id":"Q"}', [b'"P"', b'"Q"']),
+        (rb'{"patient\u005fid":"P"}', [b'"P"']),
+        (b'{"patientid":"P","age":1}', [b'"P"']),
+        (b'{"address":{"city":"L","postcode":"P"}}', [b'"P"']),
+        (b'{"address":"L, P"}', [b'"L, P"']),
+        (b'"{\\"patient_id\\":\\"P\\"}"', [b'"{\\"patient_id\\":\\"P\\"}"']),
+        (b'[{"patient_id":"P"}]', [b'[{"patient_id":"P"}]']),
+        (b'{"age":1,"patient_id":"P', [b'"P']),
+        (b'{"age":1 "patient_id":"P"}', [b'"patient_id":"P"}']),
+        (b'{"age":1}{"patient_id":"P"}', [b'{"patient_id":"P"}']),
+        (b"not json", [b"not", b"json"]),
+        (b'{"age":1}', []),
+    ],
+)
+def test_what_is_classified_is_masked_wherever_it_may_stand(data: bytes, hidden: list[bytes]) -> None:
+    assert masks_of(data) == hidden
+
+
+def test_without_the_contract_everything_is_masked() -> None:
+    assert [(mask.start, mask.end) for mask in mark_record(b'{"a":1}', (), None).masks] == [(0, 7)]
+
+
+def test_a_contract_that_classifies_nothing_masks_nothing() -> None:
+    assert masks_of(b'{"anything":1', OPEN) == []
+
+
+def test_clauses_and_sentences() -> None:
+    contract = contract_of(OPEN)
+    value = written(admission(1, age=999, discharge_date="1900-01-01", ward="attic"))
+    violations = compile_plan(contract).explain(value).violations
+    by_code = {violation.code: violation for violation in violations}
+    clause = clause_of(contract, by_code["enum"])
+    assert clause is not None
+    assert (clause.heading, clause.lines[0]) == (
+        "schema of /ward",
+        ("enum", '["icu", "surgery", "maternity", "general"]'),
+    )
+    broken_age = compile_plan(contract).explain(written(admission(1, age=999))).violations[0]
+    age = clause_of(contract, broken_age)
+    assert age is not None
+    assert age.lines == (
+        ("id", "age-is-known"),
+        ("kind", "forbidden"),
+        ("field", "/age"),
+        ("values", "[999]"),
+    )
+    assert (
+        age.description
+        == "999 stands for an unknown age in older systems and lifts every mean that it enters."
+    )
+    assert sentence(broken_age) == "age holds a value that the contract forbids"
+    (not_json,) = compile_plan(contract).explain(b"{").violations
+    assert sentence(not_json) == "The record is not JSON"
+    assert pointers_of(contract, not_json) == ()
+
+
+def test_references_in_schemas_are_followed_and_circles_end() -> None:
+    definition = {
+        "properties": {"a": {"$ref": "#/$defs/a"}, "loop": {"$ref": "#/properties/loop"}},
+        "$defs": {"a": {"type": "object", "properties": {"b": {"type": "integer", "minimum": 3}}}},
+    }
+    contract = contract_of({**OPEN, "rules": [], "schema": {"type": "json-schema", "definition": definition}})
+    assert declared_names(contract) == {"a", "b", "loop"}
+    (violation,) = (
+        compile_plan(
+            contract_of(
+                {
+                    **OPEN,
+                    "rules": [],
+                    "schema": {
+                        "type": "json-schema",
+                        "definition": {"properties": {"a": {"properties": {"b": {"minimum": 3}}}}},
+                    },
+                }
+            )
+        )
+        .explain(b'{"a":{"b":1}}')
+        .violations
+    )
+    clause = clause_of(contract, violation)
+    assert clause is not None
+    assert clause.lines[0] == ("minimum", "3")
