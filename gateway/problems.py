@@ -128,12 +128,43 @@ def install(app: FastAPI) -> None:
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Describe, for the OpenAPI document, the problems with which an operation may answer."""
+    return {status: _described(status, _example(status)) for status in statuses}
+
+
+def contract_responses() -> dict[int | str, dict[str, Any]]:
+    """Describe the refusal of a contract document with mistakes, for the OpenAPI document."""
+    return {422: _described(422, ProblemDocument.model_json_schema()["example"])}
+
+
+def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
-        status: {
-            "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
-        }
-        for status in statuses
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": schema, "example": example}},
+    }
+
+
+_DETAILS = {
+    400: "the body is no JSON; records that are none are sent as value_base64",
+    404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",
+    409: "the topic hospital.admissions is governed by the contract hospital.admissions; "
+    "publish a new version of hospital.admissions, or name another topic",
+    413: "the body is larger than 1048576 bytes, the limit of this operation",
+    415: "the content type is text/plain; send Content-Type: application/json",
+    422: "a parameter has an impossible value",
+    503: "the registry's database does not serve: disk I/O error",
+}
+
+
+def _example(status: int) -> dict[str, Any]:
+    kind = next(
+        kind for error, kind in _KINDS.items() if kind.status == status and error is not ContractError
+    )
+    return {
+        "type": f"urn:tidegate:problem:{kind.name}",
+        "title": kind.title,
+        "status": status,
+        "detail": _DETAILS[status],
     }
 
 

@@ -13,7 +13,7 @@ from contracts.model import Status
 from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
 from gateway.api.models import ContractDetail, ContractList, PublishedContract
-from gateway.problems import responses
+from gateway.problems import contract_responses, responses
 from gateway.services.registry import LATEST
 from gateway.storage.sql import ContractVersion, VersionFilter
 
@@ -81,7 +81,8 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
             "model": PublishedContract,
             "description": "The same content was published before; nothing changed.",
         },
-        **responses(409, 413, 415, 422, 503),
+        **responses(409, 413, 415, 503),
+        **contract_responses(),
     },
     openapi_extra={
         "requestBody": {

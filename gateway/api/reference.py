@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 router = APIRouter(include_in_schema=False)
 
@@ -120,12 +121,22 @@ def _example(schema: Mapping[str, Any], openapi: Mapping[str, Any]) -> Any:
     return (openapi["components"]["schemas"][name] if name else schema).get("example")
 
 
+def _with_code(text: str) -> Markup:
+    """Set what stands between backquotes as code; all of it is escaped."""
+    parts = (escape(part) for part in text.split("`"))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if odd % 2 else part for odd, part in enumerate(parts)
+    )
+
+
 @cache
 def _templates() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("gateway.api", "reference_page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["with_code"] = _with_code
+    return environment
