@@ -12,7 +12,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from contracts.errors import ContractError
 from contracts.fields import FieldType, join, tokens
-from contracts.formats.avro_decoder import MalformedError, compile_reader
+from contracts.formats.avro_decoder import MalformedError, Reader, compile_reader, decimal_of
 from contracts.formats.payload import NO_PAYLOAD
 from contracts.model import AvroSchema
 from contracts.verdict import Severity, Stage, Violation
@@ -44,8 +44,9 @@ class AvroFormat:
     """One Avro schema, compiled. Raises ContractError, located in the contract document."""
 
     def __init__(self, schema: AvroSchema) -> None:
-        parsed, named = _parse(schema.definition)
-        self._read = compile_reader(parsed, named)
+        if schema.definition is None:
+            raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
+        parsed, named, self._read = _compile(schema.definition)
         self.fields = AvroFields(parsed, named)
 
     @property
@@ -139,10 +140,11 @@ class AvroFields:
             yield from (join(path) for path, _ in level)
 
 
-def _parse(definition: Any) -> tuple[Any, dict[str, Any]]:
+def _compile(definition: Any) -> tuple[Any, dict[str, Any], Reader]:
     named: dict[str, Any] = {}
     try:
-        return fastavro.parse_schema(definition, named_schemas=named), named
+        parsed = fastavro.parse_schema(definition, named_schemas=named)
+        return parsed, named, compile_reader(parsed, named)
     except UnknownType as error:
         raise ContractError.at(_DEFINITION, f"not an Avro schema: no type is named {error.name}") from None
     except SchemaParseException as error:
@@ -155,8 +157,8 @@ def _parse(definition: Any) -> tuple[Any, dict[str, Any]]:
 def _field_type(schema: Any) -> FieldType:
     if isinstance(schema, str):
         return FieldType(frozenset({_TYPES.get(schema, schema)}))
-    if schema.get("logicalType") == "decimal":
-        return FieldType(frozenset({"number"}), decimal=(schema["precision"], schema.get("scale", 0)))
+    if (decimal := decimal_of(schema)) is not None:
+        return FieldType(frozenset({"number"}), decimal=decimal)
     types = _field_type(schema["type"]).types
     return FieldType(types, frozenset({schema.get("logicalType")}) & _TIMES)
 

@@ -15,6 +15,8 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
+from fastavro.schema import SchemaParseException
+
 MAX_DEPTH: Final = 250
 """Deepest nesting of records, arrays and maps in a record; the same as for JSON."""
 MAX_FREE_ITEMS: Final = 1_000
@@ -40,7 +42,10 @@ class MalformedError(Exception):
 
 
 def compile_reader(schema: Any, named: dict[str, Any]) -> Reader:
-    """Compile a schema that fastavro parsed; `named` gives its named types."""
+    """Compile a schema that fastavro parsed; `named` gives its named types.
+
+    Raises SchemaParseException for mistakes that fastavro lets pass.
+    """
     return _Compiler(named).reader(schema)
 
 
@@ -51,6 +56,7 @@ class _Compiler:
 
     def reader(self, schema: Any) -> Reader:
         if isinstance(schema, list):
+            _expect_union(schema)
             return _union([self.reader(branch) for branch in schema])
         if isinstance(schema, str):
             return _PRIMITIVES[schema] if schema in _PRIMITIVES else self._named_reader(schema)
@@ -63,7 +69,7 @@ class _Compiler:
                 return _map(self.reader(schema["values"]))
             case kind:
                 inner = self.reader(kind)
-                return _decimal(inner, schema) if schema.get("logicalType") == "decimal" else inner
+                return _decimal(inner, schema)
 
     def _named_reader(self, name: str, schema: Any = None) -> Reader:
         if name not in self._readers:
@@ -80,9 +86,13 @@ class _Compiler:
             case "enum":
                 return _enum(tuple(schema["symbols"]))
             case "fixed":
-                fixed = _fixed(schema["size"])
-                return _decimal(fixed, schema) if schema.get("logicalType") == "decimal" else fixed
+                if not isinstance(schema["size"], int) or schema["size"] < 0:
+                    raise SchemaParseException(f"the size of {schema['name']} must be a number from 0 on")
+                return _decimal(_fixed(schema["size"]), schema)
             case _:
+                names = [field["name"] for field in schema["fields"]]
+                if len(set(names)) < len(names):
+                    raise SchemaParseException(f"record {schema['name']} has two fields of one name")
                 return _record([(field["name"], self.reader(field["type"])) for field in schema["fields"]])
 
     def _is_free(self, schema: Any, seen: tuple[str, ...]) -> bool:
@@ -96,6 +106,21 @@ class _Compiler:
                 return all(self._is_free(field["type"], (*seen, name)) for field in fields)
             case _:
                 return False
+
+
+def _expect_union(branches: list[Any]) -> None:
+    """Refuse what fastavro lets pass. Source: specification, "Unions"."""
+    kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
+    if "union" in kinds:
+        raise SchemaParseException("a union must not stand directly in a union")
+    if len(set(kinds)) < len(kinds):
+        raise SchemaParseException("a union must not have two branches of one type, but for named types")
+
+
+def _kind(branch: Any) -> str:
+    if isinstance(branch, list):
+        return "union"
+    return str(branch.get("name", branch["type"]))
 
 
 def _read_null(_: bytes, position: int, __: int) -> tuple[None, int]:
@@ -188,8 +213,21 @@ def _fixed(size: int) -> Reader:
     return read
 
 
+def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
+    """Give precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
+    if schema.get("logicalType") != "decimal" or schema["type"] not in {"bytes", "fixed"}:
+        return None
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
+        return precision, scale
+    return None
+
+
 def _decimal(inner: Reader, schema: dict[str, Any]) -> Reader:
-    scale = schema.get("scale", 0)
+    decimal = decimal_of(schema)
+    if decimal is None:
+        return inner
+    _, scale = decimal
 
     def read(payload: bytes, position: int, depth: int) -> tuple[Decimal, int]:
         unscaled, position = inner(payload, position, depth)

@@ -26,7 +26,9 @@ class JsonSchemaFormat:
     """One JSON Schema, compiled. Raises ContractError, located in the contract document."""
 
     def __init__(self, schema: JsonSchema) -> None:
-        definition = schema.definition if schema.definition is not None else True
+        definition = schema.definition
+        if definition is None:
+            raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self._validator = _compile(definition, assert_formats=schema.formats == "assert")
         self.fields = JsonFields(definition)
 

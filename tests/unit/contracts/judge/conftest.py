@@ -1,0 +1,47 @@
+"""Contracts and plans, made in one line."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pytest
+
+from contracts.model import DataContract
+from contracts.plan import EnforcementPlan, compile_plan
+
+
+class MakePlan(Protocol):
+    """Compiles a contract: a JSON Schema unless `kind` says avro, rules that get ids, and any other key."""
+
+    def __call__(
+        self, schema: Any, *rules: dict[str, Any], kind: str = ..., **others: Any
+    ) -> EnforcementPlan: ...
+
+
+def contract_of(
+    schema: Any, rules: tuple[dict[str, Any], ...], kind: str, others: dict[str, Any]
+) -> DataContract:
+    numbered = [{"id": f"rule-{index}"} | rule for index, rule in enumerate(rules)]
+    formats = {"formats": others.pop("formats")} if "formats" in others else {}
+    return DataContract.model_validate(
+        {
+            "apiVersion": "tidegate/v1",
+            "kind": "DataContract",
+            "id": "hospital.admissions",
+            "version": "1.0.0",
+            "topic": "hospital.admissions",
+            "schema": {"type": kind, "definition": schema, **formats},
+            "rules": numbered,
+            **others,
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def make_plan() -> MakePlan:
+    def make(
+        schema: Any, *rules: dict[str, Any], kind: str = "json-schema", **others: Any
+    ) -> EnforcementPlan:
+        return compile_plan(contract_of(schema, rules, kind, others))
+
+    return make
