@@ -1,34 +1,24 @@
 # The first target that a person types sets up all that it needs; a second run repeats none of it.
 SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+ENVIRONMENT := $(VENV)/.installed
+META := schemas/meta/tidegate-v1.schema.json
+PACKAGES := contracts gateway spark_jobs schemas benchmarks tests
 
-.PHONY: help setup demo test test-full check bench generate lock clean
+.PHONY: help setup demo test test-full check bench bench-smoke generate lock clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.installed: requirements-dev.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
-	  { echo "tidegate needs Python 3.11 to 3.13; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements-dev.lock
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
-	@touch $@
+setup: $(ENVIRONMENT) ## Environment in .venv and jars, everything checked against its lock
+	@$(BIN)/tidegate jars
 
-lock: ## Resolve the dependencies anew (needs uv from the environment)
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
-
-setup: $(VENV)/.installed ## Python environment in .venv and jars, checked against their locks
-
-check: $(VENV)/.installed ## ruff, mypy strict, import rules, generated files current
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+demo: $(ENVIRONMENT) ## Enforce two real streams on this machine, and open the page
+	@$(BIN)/tidegate demo
 
 test: setup ## All tests but the long ones
 	$(BIN)/pytest -m "not full"
@@ -36,5 +26,35 @@ test: setup ## All tests but the long ones
 test-full: setup ## All tests
 	$(BIN)/pytest
 
-clean: ## Remove .venv and the local state
+check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files current
+	$(BIN)/ruff format --check $(PACKAGES)
+	$(BIN)/ruff check $(PACKAGES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@$(BIN)/python -m contracts.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
+
+bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
+	$(BIN)/python -m benchmarks.run
+
+bench-smoke: setup ## The same on little data: shows that they work, measures nothing
+	$(BIN)/python -m benchmarks.run --smoke --out $(or $(OUT),/dev/null)
+
+generate: $(ENVIRONMENT) ## Write the generated files anew
+	$(BIN)/python -m contracts.metaschema > $(META).new && mv $(META).new $(META)
+
+lock: $(ENVIRONMENT) ## Resolve the dependencies anew
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+clean: ## Remove the environment and the local state
 	rm -rf $(VENV) .tidegate
+
+$(ENVIRONMENT): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
+	  { echo "tidegate needs Python 3.11 to 3.13, $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@echo "setup      environment in $(VENV) (a minute or two, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
