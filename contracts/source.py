@@ -106,12 +106,8 @@ def exact_number(text: str) -> int | float | None:
     """
     try:
         return int(text)
-    except ValueError:
-        pass
-    try:
+    except ValueError:  # no integer, or one of more digits than Python converts
         number = float(text)
-    except ValueError:  # more digits than Python converts
-        return None
     if not isfinite(number):
         return None
     try:

@@ -42,7 +42,7 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_RADIX = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_RADIX = re.compile(r"0o[0-7]{1,64}|0x[0-9a-fA-F]{1,64}")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _STRING_TAGS = {None, "tag:yaml.org,2002:str", "!"}
 
@@ -50,9 +50,9 @@ _STRING_TAGS = {None, "tag:yaml.org,2002:str", "!"}
 def read_yaml(name: str, text: str) -> Source:
     """Read one YAML document. Raises ContractError where it is not YAML; repeated keys are problems of the source."""
     # The pure parser: the C one does not know YAML 1.2.
-    events = YAML(typ="safe", pure=True).parse(text)
+    reader = _Reader(name, YAML(typ="safe", pure=True).parse(text))
     try:
-        return resolve(name, _Reader(name, events).read())
+        return resolve(name, reader.read())
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
@@ -62,8 +62,9 @@ def read_yaml(name: str, text: str) -> Source:
         column = error.position - text.rfind("\n", 0, error.position)
         message = f"not YAML: the character U+{ord(text[error.position]):04X} is not allowed"
         raise syntax_error(name, Place(line, column), message) from None
-    except YAMLError as error:
-        raise syntax_error(name, Place(1, 1), f"not YAML: {error}") from None
+    except (YAMLError, ValueError, AssertionError) as error:
+        # The parser lets some mistakes through to Python, such as an escape beyond Unicode.
+        raise syntax_error(name, reader.place, f"not YAML after this: {error}") from None
 
 
 class _Reader:
@@ -71,6 +72,8 @@ class _Reader:
         self._name = name
         self._events = events
         self._anchors: dict[str, Node] = {}
+        self.place = Place(1, 1)
+        """Where the last event began."""
 
     def read(self) -> Node:
         root: Node | None = None
@@ -87,6 +90,7 @@ class _Reader:
         return root
 
     def _node(self, event: Any, depth: int) -> Node:
+        self.place = _place(event)
         if depth > MAX_DEPTH:
             raise self._error(event, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent):

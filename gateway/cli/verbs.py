@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from contracts.errors import SettingsError
 from gateway.cli.exits import ExitCode
 
 GROUP = "tidegate.verbs"
@@ -119,8 +120,12 @@ class _LazyCommand(TyperCommand):
         """Load the verb and read its arguments."""
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
+        try:
+            function = resolve_name(self.target)
+        except ImportError as error:
+            raise SettingsError(f"`{self.name}` cannot be loaded: {error}") from error
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        app.command(self.name, context_settings=HELP)(resolve_name(self.target))
+        app.command(self.name, context_settings=HELP)(function)
         return get_command(app).make_context(info_name, args, parent, **extra)
 
 

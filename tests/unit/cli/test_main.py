@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from importlib.metadata import entry_points, version
+from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -28,6 +28,7 @@ from contracts.errors import (
 )
 from gateway.cli.exits import MEANINGS, ExitCode, exit_code
 from gateway.cli.verbs import VERBS
+from gateway.embedded.jars import Jars
 
 from .conftest import Run
 
@@ -136,6 +137,42 @@ def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
         process.send_signal(signal.SIGINT)
         complaint = process.stderr.read()
     assert (process.returncode, complaint) == (130, b"")
+
+
+def test_a_bug_does_not_look_like_a_finding(
+    tidegate: Run, contract: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.lint.lint_document", None)
+    ran = tidegate("lint", contract)
+    assert (ran.returncode, ran.stdout) == (ExitCode.BUG, b"")
+    assert ran.stderr.startswith(b"Traceback")
+    assert ran.stderr.endswith(b"this is a bug in Tidegate; please report it with the lines above\n")
+
+
+def test_a_verb_that_cannot_be_loaded_does_not_spoil_the_overview(
+    tidegate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "gateway.cli.verbs.entry_points", lambda **_: [EntryPoint("ghost", "nowhere:run", "g")]
+    )
+    assert b"Not usable here: No module named 'nowhere'." in tidegate("--help").stdout
+    ran = tidegate("ghost")
+    assert ran.returncode == 2
+    assert ran.stderr == b"error: `ghost` cannot be loaded: No module named 'nowhere'\n"
+
+
+def test_the_job_is_told_where_its_jars_are(
+    tidegate: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TIDEGATE_SPARK_JARS", raising=False)
+    monkeypatch.setattr("gateway.embedded.jars.find_jars", lambda: None)
+    tidegate("enforce", "--help")
+    assert "TIDEGATE_SPARK_JARS" not in os.environ
+    monkeypatch.setattr(
+        "gateway.embedded.jars.find_jars", lambda: Jars(tmp_path / "broker", tmp_path / "spark")
+    )
+    tidegate("enforce", "--help")
+    assert os.environ.pop("TIDEGATE_SPARK_JARS") == str(tmp_path / "spark")
 
 
 @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

@@ -288,6 +288,18 @@ def contract_file(tmp_path: Path) -> Path:
     return path
 
 
+def test_numbers_of_any_size_survive() -> None:
+    text = HEAD + f"rules: [{{id: r, kind: range, field: /age, maximum: 1{'0' * 4000}}}]"
+    written = dump_contract(parse(text).contract)
+    assert json.loads(written)["rules"][0]["maximum"] == 10**4000
+    assert parse_contract(written, name="body", read_schema=None).contract == parse(text).contract
+
+
+def test_bounds_that_are_no_times_are_told_by_compiling() -> None:
+    rule = "rules: [{id: r, kind: range, field: /admitted, after: soon, before: 1900-01-01}]"
+    assert parse(HEAD + rule).contract.rules
+
+
 def test_a_schema_file_becomes_the_definition(contract_file: Path) -> None:
     loaded = load_contract(contract_file)
     assert loaded.contract.schema_.definition == {"properties": {"age": {"type": "integer"}}}

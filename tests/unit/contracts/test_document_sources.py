@@ -120,6 +120,7 @@ def test_yaml_scalars_are_those_of_version_1_2() -> None:
         "date: 2020-01-01\ntime: 2020-01-01T00:00:00Z\nyes: yes\nnorway: no\noctal: 010\no: 0o10\nhex: 0x1F\n"
         "exponent: 1e3\nunderscore: 1_000\nsexagesimal: 1:30\nquoted: '1'\ntagged: !!str 1\nempty:\nmerge: <<\n"
         "big: 123456789012345678901234567890\nplus: +5\npoint: .5\nTRUE: true\n~: 3\n"
+        f"far: 0x{'f' * 65}\n"
     )
     assert read_yaml("doc", text).value == {
         "date": "2020-01-01",
@@ -141,6 +142,7 @@ def test_yaml_scalars_are_those_of_version_1_2() -> None:
         "point": 0.5,
         "TRUE": True,
         "~": 3,
+        "far": f"0x{'f' * 65}",
     }
 
 
@@ -179,6 +181,8 @@ def test_repeated_keys_of_json_are_told_with_both_places() -> None:
         ("a: 1e400", "doc:1:4: the number 1e400 cannot be kept exactly"),
         ("a: [1\nb: 2", "doc:2:2: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'"),
         ("a:\n\tb: 1", "doc:2:1: not YAML: while scanning for the next token, found character '\\t'"),
+        ('a: 1\nb: "\\U00110000"', "doc:2:1: not YAML after this: chr() arg not in range(0x110000)"),
+        ("%YAML 1.21", "doc:1:1: not YAML after this: version minor part can only be 2 or 1"),
         ("a: \x01", "doc:1:4: not YAML: the character U+0001 is not allowed"),
     ],
 )
