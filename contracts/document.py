@@ -22,8 +22,8 @@ from contracts.yaml_source import read_yaml
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Largest JSON document or schema."""
-MAX_YAML_BYTES = 512 * 1024
-"""Largest YAML document: its grammar makes reading slow, and a registry reads what strangers post."""
+MAX_YAML_BYTES = 256 * 1024
+"""Largest YAML document: its grammar makes reading slow, and a registry reads what strangers post. Larger ones are written in JSON."""
 
 _DEFINITION = "/schema/definition"
 

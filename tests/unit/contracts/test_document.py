@@ -262,7 +262,7 @@ def test_the_head_of_a_document(text: str, expected: str) -> None:
 
 
 def test_documents_are_bounded_and_unicode() -> None:
-    assert problems("#" * (MAX_YAML_BYTES + 1)) == ["c.yaml:1:1: larger than 512 KiB"]
+    assert problems("#" * (MAX_YAML_BYTES + 1)) == ["c.yaml:1:1: larger than 256 KiB"]
     with pytest.raises(ContractError, match=r"c\.yaml:2:4: not UTF-8; save the file in UTF-8"):
         parse_contract(b"a: 1\nb: \xff", name="c.yaml", read_schema=None)
     assert parse_contract(b"\xef\xbb\xbf" + HEAD.encode(), name="c.yaml", read_schema=None).contract.id
