@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
 
+from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars, ensure_jars
 from gateway.embedded.java import Java, find_java
 from gateway.embedded.processes import RunDirectory
+from spark_jobs.session import build_session
+from spark_jobs.settings import JobSettings
 
 # Half the start-up time; throughput is no test's business.
 QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave Spark's own connections to the garbage collector: PySpark and Py4J never close them."""
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*127\.0\.0\.1:ResourceWarning")
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +44,8 @@ def jars() -> Jars:
 def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`: everybody shares it."""
     root = tmp_path_factory.mktemp("broker")
-    options = BrokerOptions(java_options=QUICK_JAVA)
+    # Any port but the usual one: a demo may run on this machine, or the tests of another checkout.
+    options = BrokerOptions(port=ports.pick(None), java_options=QUICK_JAVA)
     with Broker(root / "broker", RunDirectory(root / "run", root / "logs"), jars, java, options) as running:
         yield running
 
@@ -51,3 +62,26 @@ def make_topic(broker: Broker) -> Callable[..., str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The warehouse of the one Spark session; its catalog may be opened by other processes too."""
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="session")
+def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one Spark session of the run, built as the job builds it."""
+    session = build_session(
+        JobSettings(
+            bootstrap_servers="none:0",
+            registry_url="http://none",
+            warehouse=warehouse,
+            checkpoints=tmp_path_factory.mktemp("checkpoints"),
+            spark_jars=jars.spark_dir,
+            spark_driver_memory="1g",
+        )
+    )
+    yield session
+    session.stop()

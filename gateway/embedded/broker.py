@@ -123,7 +123,7 @@ class Broker:
         """Start its process and return at once. Raises as `start` does."""
         self._require_space()
         self._port = self._choose_port()
-        controller_port = ports.pick(self._port + 1, taken=frozenset({self._port}))
+        controller_port = ports.pick(min(self._port + 1, 65535), taken=frozenset({self._port}))
         configuration = self._configure(controller_port)
         self._cluster_id = self._format(configuration)
         arguments = self._java_command(self._options.java_options, "kafka.Kafka", str(configuration))

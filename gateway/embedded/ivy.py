@@ -54,12 +54,16 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
     counts = dict.fromkeys(_PHASES.values(), 0)
     lines = []
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
-        for line in ivy.stdout or ():
-            lines.append(line.strip())
-            for start, phase in _PHASES.items():
-                if lines[-1].startswith(start):
-                    counts[phase] += 1
-                    progress(phase, counts[phase], resolution.expected)
+        try:
+            for line in ivy.stdout or ():
+                lines.append(line.strip())
+                for start, phase in _PHASES.items():
+                    if lines[-1].startswith(start):
+                        counts[phase] += 1
+                        progress(phase, counts[phase], resolution.expected)
+        except BaseException:
+            ivy.kill()  # an interrupted download must not go on by itself
+            raise
     if ivy.returncode != 0:
         raise Unavailable(_failure(lines))
 

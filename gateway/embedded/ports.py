@@ -32,9 +32,9 @@ def is_free(port: int) -> bool:
         return True
 
 
-def pick(preferred: int, *, taken: frozenset[int] = frozenset()) -> int:
-    """Return `preferred` if it is free and not in `taken`, else a random free port."""
-    if preferred not in taken and is_free(preferred):
+def pick(preferred: int | None, *, taken: frozenset[int] = frozenset()) -> int:
+    """Return `preferred` if there is one, it is free and not in `taken`; else a random free port."""
+    if preferred is not None and preferred not in taken and is_free(preferred):
         return preferred
     for port in random.sample(_BELOW_EPHEMERAL, k=len(_BELOW_EPHEMERAL)):
         if port not in taken and is_free(port):

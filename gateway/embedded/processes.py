@@ -105,7 +105,13 @@ class RunDirectory:
         record_file = self._path / f"{command.name}.json"
         record = _Record(name=command.name, token=uuid.uuid4().hex)
         _write(record_file, record)
-        process = _SPAWNER.submit(_spawn, command, record.token, log).result()
+        starting = _SPAWNER.submit(_spawn, command, record.token, log)
+        try:
+            process = starting.result()
+        except KeyboardInterrupt:
+            # The other thread goes on to start it, and nobody would know of it.
+            starting.result().kill()
+            raise
         record = record.model_copy(update={"pid": process.pid, "create_time": _create_time(process.pid)})
         _write(record_file, record)
         return Child(record, process, record_file, log)

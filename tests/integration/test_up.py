@@ -139,6 +139,17 @@ def test_a_signal_stops_everything_in_order(up: StartUp, number: signal.Signals)
     assert (run.state / "broker" / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_signal_before_it_is_ready_leaves_nothing(up: StartUp) -> None:
+    run = up()
+    until((run.state / "run" / "broker.json").exists)
+    code, output = run.stop()
+    assert code == 130
+    assert "ready · Ctrl-C" not in output
+    assert list((run.state / "run").iterdir()) == []
+    settings = str(run.state / "broker" / "server.properties")
+    assert [process for process in psutil.process_iter() if settings in process.cmdline()] == []
+
+
 def test_after_kill_9_the_next_start_takes_over(up: StartUp) -> None:
     first = up()
     first.await_ready()

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -64,6 +65,10 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def has_ended(child: Child) -> bool:
+    return child.exit_code() is not None
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "run", tmp_path / "logs")
@@ -100,7 +105,8 @@ def test_what_a_child_started_ends_with_it(run: RunDirectory) -> None:
 
 def test_the_log_of_the_run_before_is_kept(run: RunDirectory, tmp_path: Path) -> None:
     for word in ("first", "second"):
-        child = start(run, f"print({word!r})")
+        child = run.start(Command("child", [sys.executable, "-c", f"print({word!r})"]))
+        until(partial(has_ended, child))
         assert child.stop(deadline_seconds=DEADLINE_SECONDS) == 0
     assert (tmp_path / "logs" / "child.log").read_text() == "second\n"
     assert (tmp_path / "logs" / "child.log.1").read_text() == "first\n"
@@ -108,7 +114,7 @@ def test_the_log_of_the_run_before_is_kept(run: RunDirectory, tmp_path: Path) ->
 
 def test_a_command_that_does_not_exist_ends_with_an_explanation(run: RunDirectory) -> None:
     child = run.start(Command("child", ["/no/such/program"]))
-    until(lambda: child.exit_code() is not None)
+    until(partial(has_ended, child))
     assert "No such file or directory" in child.tail()
 
 
@@ -155,7 +161,7 @@ def test_an_orphan_of_a_dead_child_is_a_leftover_too(run: RunDirectory) -> None:
     child = start(run, PARENT_OF_STUBBORN)
     grandchild = int(child.tail())
     os.kill(child.pid, signal.SIGKILL)
-    until(lambda: child.exit_code() is not None)
+    until(partial(has_ended, child))
     assert run.end_leftovers(grace_seconds=0.1) == (f"child (pid {grandchild})",)
     assert not is_running(grandchild)
 
