@@ -23,7 +23,7 @@ from contracts.yaml_source import read_yaml
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Largest JSON document or schema."""
 MAX_YAML_BYTES = 256 * 1024
-"""Largest YAML document: its grammar makes reading slow, and a registry reads what strangers post. Larger ones are written in JSON."""
+"""Largest YAML document: reading its grammar is slow, and a registry reads what strangers post. JSON may be larger."""
 
 _DEFINITION = "/schema/definition"
 
