@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil, floor, log10
@@ -19,16 +19,11 @@ BAR_SHARE = 0.86
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One rule of a stacked chart: `counts` has one number a bucket."""
+    """One rule of a stacked chart: `counts` has one number a bucket; `slot` is its colour, 0 a shared one."""
 
-    code: str
     label: str
     counts: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """Sum over all buckets."""
-        return sum(self.counts)
+    slot: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class Chart:
     """A stacked bar chart over time: as wide as the page lets it be, HEIGHT pixels high."""
 
     columns: tuple[Column, ...]
-    legend: tuple[tuple[Series, int], ...]
+    series: tuple[Series, ...]
     y_ticks: tuple[Tick, ...]
     x_ticks: tuple[Tick, ...]
     height: int = HEIGHT
@@ -80,24 +75,31 @@ class Chart:
     floor: int = HEIGHT - BOTTOM
 
 
+def coloured(counts: Mapping[str, Sequence[int]]) -> tuple[Series, ...]:
+    """Give each label its series, the largest first; those beyond MOST_SERIES share a colour."""
+    ranked = sorted(counts.items(), key=lambda item: (-sum(item[1]), item[0]))
+    return tuple(
+        Series(label, tuple(numbers), rank if rank <= MOST_SERIES else 0)
+        for rank, (label, numbers) in enumerate(ranked, 1)
+    )
+
+
 def stacked(starts: Sequence[datetime], width: timedelta, series: Sequence[Series]) -> Chart:
-    """Lay out bars stacked by series, the largest series at the bottom; series beyond MOST_SERIES share one colour.
+    """Lay out bars stacked by series, the first one at the bottom.
 
     `starts` are the UTC starts of equally wide buckets in order; every series has one count a bucket.
     """
-    ranked = sorted(series, key=lambda one: (-one.total, one.code))
-    legend = tuple((one, index if index <= MOST_SERIES else 0) for index, one in enumerate(ranked, 1))
-    top = nice_ceiling(max((sum(one.counts[at] for one in ranked) for at in range(len(starts))), default=0))
+    top = nice_ceiling(max((sum(one.counts[at] for one in series) for at in range(len(starts))), default=0))
     step = 100 / max(1, len(starts))
     columns = []
     for at, start in enumerate(starts):
         x = at * step
-        columns.append(_column(legend, at, (start, start + width), (x, step), top))
+        columns.append(_column(series, at, (start, start + width), (x, step), top))
     y_ticks = tuple(
         Tick(round(_y(value, top), 1), _short(value))
         for value in sorted({0, top // 2, top} if top > 1 else {0, top})
     )
-    return Chart(tuple(columns), legend, y_ticks, _time_ticks(starts, width, step))
+    return Chart(tuple(columns), tuple(series), y_ticks, _time_ticks(starts, width, step))
 
 
 def nice_ceiling(largest: int) -> int:
@@ -126,7 +128,7 @@ def sparkline(values: Sequence[int], width: int, height: int) -> tuple[Bar, ...]
 
 
 def _column(
-    legend: Sequence[tuple[Series, int]],
+    series: Sequence[Series],
     at: int,
     span: tuple[datetime, datetime],
     place: tuple[float, float],
@@ -135,22 +137,22 @@ def _column(
     x, step = place
     below = 0
     bars: list[Bar] = []
-    for one, slot in legend:
+    for one in series:
         count = one.counts[at]
         if count:
             upper, lower = _y(below + count, top), _y(below, top)
             bars.append(
                 Bar(
-                    round(x, 2),
+                    round(x + step * (1 - BAR_SHARE) / 2, 3),
                     round(upper, 2),
                     round(step * BAR_SHARE, 3),
                     round(lower - upper, 2),
-                    slot,
+                    one.slot,
                 )
             )
             below += count
     counts = sorted(
-        ((one.label, slot, one.counts[at]) for one, slot in legend if one.counts[at]), key=lambda row: -row[2]
+        ((one.label, one.slot, one.counts[at]) for one in series if one.counts[at]), key=lambda row: -row[2]
     )
     return Column(span[0], span[1], round(x, 3), round(step, 3), tuple(bars), tuple(counts), below)
 

@@ -20,7 +20,7 @@ from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.factory import Factory
 from gateway.storage.sql import VersionFilter
 
-LATEST_RECORDS = 25
+LATEST_RECORDS = 20
 MOST_CONTRACTS = 200
 
 

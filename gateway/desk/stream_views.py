@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
-from gateway.desk.chart import Bar, Chart, Series, sparkline, stacked
+from gateway.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
 from gateway.desk.ranges import RANGES, Range, range_named
 from gateway.services.streams import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
@@ -115,14 +115,18 @@ def stream_view(
     explicit_range = range_name if range_name == chosen.name else None
     base = f"/desk/streams/{stream}"
     records = sum(volume.records for volume in volumes)
-    chart = _chart(errors, chosen, rule)
-    slots = {series.code: slot for series, slot in _chart(errors, chosen, None).legend}
+    series = _series(errors)
+    slots = {one.label: one.slot for one in series}
     return StreamView(
         row=_stream_row(summary, now),
         range=chosen,
         ranges=tuple(RangeLink(one.name, _address(base, one.name, rule), one == chosen) for one in RANGES),
         rule=rule,
-        chart=chart,
+        chart=stacked(
+            [bucket.start for bucket in errors],
+            chosen.bucket,
+            [one for one in series if rule in {None, one.label}],
+        ),
         rules=tuple(
             _rule_rows(errors, Severity.ERROR, batches, _Frame(base, explicit_range, rule, records, slots))
             + _rule_rows(warnings, Severity.WARNING, batches, _Frame(base, explicit_range, rule, records, {}))
@@ -183,13 +187,13 @@ def _address(base: str, range_name: str | None, rule: str | None) -> str:
     return f"{base}?{urlencode(query)}" if query else base
 
 
-def _chart(buckets: Sequence[RefusalBucket], chosen: Range, rule: str | None) -> Chart:
-    keys = sorted({key for bucket in buckets for key in bucket.counts if rule in {None, key[1]}})
-    series = [
-        Series(code, code, tuple(bucket.counts.get((stage, code), 0) for bucket in buckets))
-        for stage, code in keys
-    ]
-    return stacked([bucket.start for bucket in buckets], chosen.bucket, series)
+def _series(buckets: Sequence[RefusalBucket]) -> tuple[Series, ...]:
+    """Give each code its counts and its colour, which a filter does not change."""
+    counts: dict[str, list[int]] = {}
+    for at, bucket in enumerate(buckets):
+        for (_, code), records in bucket.counts.items():
+            counts.setdefault(code, [0] * len(buckets))[at] += records
+    return coloured(counts)
 
 
 def _rule_rows(

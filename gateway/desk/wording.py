@@ -80,7 +80,10 @@ _NEEDS_SUBJECT = ("must ", "is ", "holds ", "has ", "breaks ")
 
 
 def sentence(violation: Violation) -> str:
-    """Write what a violation says as a sentence of its own: with the field, or the record, as its subject."""
+    """Write what a violation says as a sentence of its own: with the field, or the record, as its subject.
+
+    Names may stand between backticks, as the judge writes them.
+    """
     message = violation.message
     name = violation.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
     if message.startswith(_NEEDS_SUBJECT):

@@ -68,7 +68,7 @@ def test_reason_clause_and_marked_bytes(gateway: Traffic, contract: dict[str, An
         ),
         (
             written({key: value for key, value in admission(1).items() if key != "admission_id"}),
-            "Required property `admission_id` is missing",
+            "Required property admission_id is missing",
             [("{", "1")],
         ),
         (b'{"admission_id": nope}', "The record is not JSON", [("nope", "1")]),

@@ -101,7 +101,7 @@ def test_rule_filter_is_in_the_address_and_changes_everything(
     assert [
         json.loads(column.get_attribute("data-counts") or "")
         for column in page.locator("#chart .column:has(.bar)").all()
-    ] == [[["type", 1, 35]]]
+    ] == [[["type", 2, 35]]]
     expect(page.locator("#batches tbody tr")).to_have_count(1)
     expect(page.locator("tr.chosen")).to_contain_text("type")
     page.get_by_title("Show all rules").click()

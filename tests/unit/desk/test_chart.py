@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gateway.desk import wording
-from gateway.desk.chart import HEIGHT, Series, nice_ceiling, sparkline, stacked
+from gateway.desk.chart import HEIGHT, Series, coloured, nice_ceiling, sparkline, stacked
 from gateway.desk.ranges import RANGES, range_named
 
 NOW = datetime(2026, 11, 21, 4, 3, 7, tzinfo=UTC)
@@ -14,8 +14,8 @@ MINUTE = timedelta(minutes=1)
 
 def test_bars_stack_from_the_largest_series_up() -> None:
     starts = [NOW.replace(second=0) + MINUTE * at for at in range(2)]
-    chart = stacked(starts, MINUTE, [Series("a", "a", (1, 0)), Series("b", "b", (3, 4))])
-    assert [(series.code, slot) for series, slot in chart.legend] == [("b", 1), ("a", 2)]
+    chart = stacked(starts, MINUTE, coloured({"a": (1, 0), "b": (3, 4)}))
+    assert chart.series == (Series("b", (3, 4), 1), Series("a", (1, 0), 2))
     first, second = chart.columns
     # The axis goes to 4: 200 pixels between 12 and 212.
     assert [(bar.slot, bar.y, bar.height) for bar in first.bars] == [(1, 62.0, 150.0), (2, 12.0, 50.0)]
@@ -26,8 +26,8 @@ def test_bars_stack_from_the_largest_series_up() -> None:
 
 
 def test_series_beyond_the_palette_share_the_last_colour() -> None:
-    chart = stacked([NOW], MINUTE, [Series(str(at), str(at), (at + 1,)) for at in range(8)])
-    assert [slot for _, slot in chart.legend] == [1, 2, 3, 4, 5, 6, 0, 0]
+    series = coloured({str(at): (at + 1,) for at in range(8)})
+    assert [one.slot for one in series] == [1, 2, 3, 4, 5, 6, 0, 0]
 
 
 def test_time_is_labelled_at_round_times() -> None:
