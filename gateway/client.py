@@ -13,6 +13,7 @@ from contracts.document import LoadedContract, dump_contract
 from contracts.errors import ConflictError, ContractError, Problem, SettingsError, Unavailable
 
 _TIMEOUT_SECONDS = 30.0
+_ENFORCED = ("active", "deprecated")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -24,6 +25,14 @@ class Published:
     version: str
     registry_id: int
     is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """A contract of which a version is enforced, and its topic."""
+
+    contract_id: str
+    topic: str
 
 
 class RegistryClient:
@@ -44,6 +53,10 @@ class RegistryClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
         self._http.close()
 
     def publish(self, loaded: LoadedContract) -> Published:
@@ -51,16 +64,32 @@ class RegistryClient:
 
         Raises ContractError with the places in the author's files, ConflictError with what to do.
         """
-        answer = self._post("/api/v1/contracts", dump_contract(loaded.contract))
+        answer = self._ask("POST", "/api/v1/contracts", dump_contract(loaded.contract))
         if answer.status_code in {HTTPStatus.OK, HTTPStatus.CREATED}:
             body = _json(answer)
             is_new = answer.status_code == HTTPStatus.CREATED
             return Published(body["id"], body["version"], body["registry_id"], is_new)
         raise self._error(answer, loaded)
 
-    def _post(self, path: str, content: bytes) -> httpx.Response:
+    def enforced(self) -> tuple[Enforced, ...]:
+        """List the contracts that have an active or deprecated version, by id: the first thousand."""
+        answer = self._ask("GET", "/api/v1/contracts?limit=1000")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        listed = _json(answer)["contracts"]
+        return tuple(Enforced(one["id"], one["topic"]) for one in listed if one["status"] in _ENFORCED)
+
+    def is_ready(self) -> bool:
+        """Whether the registry and what it depends on can serve now."""
         try:
-            return self._http.post(path, content=content, headers={"Content-Type": "application/json"})
+            return self._ask("GET", "/health/ready").is_success
+        except Unavailable:
+            return False
+
+    def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        try:
+            return self._http.request(method, path, content=content, headers=headers)
         except httpx.UnsupportedProtocol as error:
             raise SettingsError(f"{self.url} is no address of a registry: {error}") from error
         except httpx.TransportError as error:
@@ -69,10 +98,10 @@ class RegistryClient:
                 "or name another with --registry"
             ) from error
 
-    def _error(self, answer: httpx.Response, loaded: LoadedContract) -> Exception:
+    def _error(self, answer: httpx.Response, loaded: LoadedContract | None = None) -> Exception:
         body = _json(answer)
         detail = str(body.get("detail") or body.get("title") or answer.reason_phrase)
-        if answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
+        if loaded and answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
             problems = (Problem(one["pointer"], one["message"]) for one in body["errors"])
             return ContractError(tuple(loaded.locate(problem) for problem in problems))
         if answer.status_code == HTTPStatus.CONFLICT:

@@ -16,13 +16,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import StreamStopped, Unavailable
 from gateway.cli.exits import ExitCode
+from gateway.client import RegistryClient
 from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.ivy import Progress
 from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import Child, Command
-from gateway.embedded.registry import RegistryClient
 from gateway.embedded.state import StateDirectory
 
 _GATEWAY_DEADLINE_SECONDS = 60
@@ -48,7 +48,7 @@ class RuntimeOptions:
 class Runtime:
     """One embedded run. A context manager: leaving it stops everything that was started, in order.
 
-    `start_*` returns at once, so that starts overlap; `await_*` returns when the part answers, and raises
+    `registry` is a client of its registry. `start_*` returns at once, so that starts overlap; `await_*` returns when the part answers, and raises
     Unavailable (for a stream that stopped itself StreamStopped) with the end of its log when it died.
     """
 
@@ -73,11 +73,6 @@ class Runtime:
         return f"http://{ports.HOST}:{self._port}"
 
     @property
-    def registry(self) -> RegistryClient:
-        """A client of the gateway's registry."""
-        return RegistryClient(self.registry_url)
-
-    @property
     def warehouse(self) -> Path:
         """The folder of the Iceberg tables."""
         return self._state.warehouse
@@ -99,12 +94,14 @@ class Runtime:
         except BaseException:
             self._state.__exit__()
             raise
+        self.registry = RegistryClient(self.registry_url)
         return self
 
     def __exit__(self, *_: object) -> None:
         try:
             self._stop()
         finally:
+            self.registry.close()
             # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
             self._state.run.end_leftovers(grace_seconds=0)
             self._state.__exit__()

@@ -18,16 +18,16 @@ def serve_contracts(runtime: Runtime, files: Sequence[Path], show: Show) -> None
     Publishes the contracts of `files`, then enforces every contract that the registry holds. Raises ContractError
     before anything is started when a file is no contract, ConflictError when it changes a published version.
     """
-    contracts = [lint(file).contract for file in files]
+    contracts = [lint(file) for file in files]
     runtime.start_broker()
     runtime.start_gateway()
     runtime.await_broker()
     runtime.await_gateway()
-    new = sum(runtime.registry.publish(contract) for contract in contracts)
+    new = sum(runtime.registry.publish(contract).is_new for contract in contracts)
     if contracts:
         known = len(contracts) - new
         show("contracts", f"{new} published" + (f" · {known} known already" if known else ""))
-    topics = {contract.id: contract.topic for contract in runtime.registry.enforced()}
+    topics = {contract.contract_id: contract.topic for contract in runtime.registry.enforced()}
     if not topics:
         show("job", "no active contract to enforce: stop, and give one (tidegate up contract.yaml)")
         return

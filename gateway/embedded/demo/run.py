@@ -18,7 +18,7 @@ from typing import Protocol
 import httpx
 import psutil
 
-from contracts.document import load_contract
+from contracts.document import LoadedContract, load_contract
 from contracts.errors import Unavailable
 from contracts.model import DataContract
 from contracts.report import BatchReport
@@ -75,10 +75,11 @@ def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Fini
 
     Raises Unavailable or StreamStopped when a part dies, or the job reports nothing for three minutes.
     """
-    contracts = {one.id: one for one in (load_contract(file).contract for file in _CONTRACT_FILES)}
+    loaded = [load_contract(file) for file in _CONTRACT_FILES]
+    contracts = {one.contract.id: one.contract for one in loaded}
     with _workers() as (pool, stopping):
         making = [pool.submit(make, limit) for make in (flights.flights_stream, admissions.admissions_stream)]
-        _start(runtime, contracts, screen)
+        _start(runtime, loaded, screen)
         streams = [future.result() for future in making]
         sending = [pool.submit(send, stream, runtime.bootstrap, stopping) for stream in streams]
         values = next(stream.records["value"] for stream in streams if stream.name == admissions.NAME)
@@ -109,17 +110,18 @@ def _workers() -> Iterator[tuple[ThreadPoolExecutor, Event]]:
             stopping.set()
 
 
-def _start(runtime: Runtime, contracts: Mapping[str, DataContract], screen: Screen) -> None:
+def _start(runtime: Runtime, loaded: Sequence[LoadedContract], screen: Screen) -> None:
     """Start broker, registry and job, and return when records can be sent; the job is not ready then."""
     runtime.start_broker()
     runtime.start_gateway()
     runtime.await_gateway()
-    for contract in contracts.values():
-        runtime.registry.publish(contract)
-    runtime.start_job(list(contracts), ["--max-offsets", str(_BATCH_RECORDS)])
+    contracts = [one.contract for one in loaded]
+    for one in loaded:
+        runtime.registry.publish(one)
+    runtime.start_job([contract.id for contract in contracts], ["--max-offsets", str(_BATCH_RECORDS)])
     runtime.await_broker()
-    runtime.create_topics([contract.topic for contract in contracts.values()], partitions=PARTITIONS)
-    screen.say("contracts", " · ".join(f"{one.id} {one.version}" for one in contracts.values()))
+    runtime.create_topics([contract.topic for contract in contracts], partitions=PARTITIONS)
+    screen.say("contracts", " · ".join(f"{one.id} {one.version}" for one in contracts))
 
 
 def _follow(
