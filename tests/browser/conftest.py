@@ -21,7 +21,7 @@ from gateway.settings import GatewaySettings
 from tests.browser.traffic import Traffic
 
 CHROMIUM = Path("/usr/bin/chromium")
-_FLAGS = [
+FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--no-first-run",
@@ -103,7 +103,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail(missing)
         pytest.skip(missing)
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=_FLAGS)
+        found = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
         yield found
         found.close()
 
