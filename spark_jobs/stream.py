@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from contracts.errors import StreamStopped, Unavailable
+from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger, Vector, require_contiguous, span
 from contracts.plan import EnforcementPlan
 from contracts.report import BatchReport
@@ -64,18 +64,38 @@ class StreamAttempt:
     def run(self, stopping: Event, running: Event) -> None:
         """Run until `stopping` is set, or until there is nothing left with `available_now`.
 
-        Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt.
+        Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt; Fenced,
+        whatever it was, if another instance holds the ledger by now: to start again would only fence that one.
         """
         query = self._start()
         running.set()
         try:
-            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type] # takes seconds as a float, says int
-                if stopping.is_set() or self._failure is not None:
-                    break
+            self._await(query, stopping)
+        except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+            self._failure = self._failure or error
         finally:
             self._stop(query)
+        if self._failure is not None and not isinstance(self._failure, StreamStopped):
+            self._require_held()
+        self._sink.close()
         if self._failure is not None:
             raise self._failure
+
+    def _await(self, query: StreamingQuery, stopping: Event) -> None:
+        # An int by its annotation; seconds as a float is what the JVM gets.
+        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+            if stopping.is_set() or self._failure is not None:
+                return
+
+    def _require_held(self) -> None:
+        try:
+            is_held = self._sink.is_held()
+        except Unavailable:
+            return  # nothing can be said: the next attempt will see
+        if not is_held:
+            raise Fenced(
+                f"{self._contract_id}: another instance of this stream has taken over"
+            ) from self._failure
 
     def _start(self) -> StreamingQuery:
         watch = Stopwatch(self._contract_id, self._job.observer)
@@ -113,7 +133,7 @@ class StreamAttempt:
         self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
         writer = (
             read_topic(spark, settings, self._source.name, start)
-            .writeStream.queryName(self._contract_id)
+            .writeStream.queryName(f"{self._contract_id} epoch {self._ledger.epoch}")
             .option("checkpointLocation", checkpoint)
             .foreachBatch(self._on_batch)
         )

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars, ensure_jars
 from gateway.embedded.java import Java, find_java
@@ -45,7 +44,7 @@ def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> 
     """A real broker; `broker.bootstrap` is its address. Take topics from `make_topic`: everybody shares it."""
     root = tmp_path_factory.mktemp("broker")
     # Any port but the usual one: a demo may run on this machine, or the tests of another checkout.
-    options = BrokerOptions(port=ports.pick(None), java_options=QUICK_JAVA)
+    options = BrokerOptions(preferred_port=None, java_options=QUICK_JAVA)
     with Broker(root / "broker", RunDirectory(root / "run", root / "logs"), jars, java, options) as running:
         yield running
 

@@ -85,6 +85,15 @@ class IcebergSink:
         self._ledger = claimed
         return claimed
 
+    def is_held(self) -> bool:
+        """Look whether another instance has claimed the table."""
+        found = self._table.read()
+        return found is not None and found.epoch == self._held.epoch
+
+    def close(self) -> None:
+        """Let go of the producers."""
+        self._slots = []
+
     def judge(self, batch: MicroBatch) -> PersistedBatch:
         """Judge the rows that are not settled, and keep what will be written of them."""
         judge = judge_column(batch.plan, typed=True)

@@ -73,6 +73,15 @@ class KafkaSink:
         self._producer, self._ledger = producer, claimed
         return claimed
 
+    def is_held(self) -> bool:
+        """Look whether another instance has claimed the ledger."""
+        found = read_ledger(self._settings.bootstrap_servers, self._ledger_name)
+        return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
+
+    def close(self) -> None:
+        """Let go of the producer."""
+        self._producer = None
+
     def judge(self, batch: MicroBatch) -> CollectedBatch:
         """Judge a batch and fetch it: the one producer lives here, in the driver."""
         verdict = F.col("_verdict")

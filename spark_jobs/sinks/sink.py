@@ -111,6 +111,14 @@ class Sink(Protocol):
         """Make ready for records of this contract. Raises StreamStopped when the destination cannot hold them."""
         ...
 
+    def is_held(self) -> bool:
+        """Whether the ledger is still of this instance's epoch. Raises Unavailable when it cannot be read."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the producers: Spark holds on to what it called back for as long as it likes."""
+        ...
+
     def judge(self, batch: MicroBatch) -> JudgedBatch:
         """Judge the rows of a batch that are not settled."""
         ...

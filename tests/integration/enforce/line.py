@@ -1,0 +1,176 @@
+"""A line to test: a topic of its own, a contract, the job in this process, and readers that share nothing with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from contracts.document import parse_contract
+from contracts.ledger import Ledger, Reconciliation
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.report import BatchReport
+from gateway.embedded.jars import Jars
+from spark_jobs.outputs import headers_of, read_committed
+from spark_jobs.reconcile import open_table, reconcile_table, reconcile_topic
+from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
+from spark_jobs.sinks.kafka import ledger_name, read_ledger
+from spark_jobs.steps import StepObserver, ignore_steps
+from spark_jobs.stream import Job, StreamAttempt, accepted_topic, quarantine_topic
+from spark_jobs.topics import Topics
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["id", "amount"],
+    "properties": {
+        "id": {"type": "string"},
+        "amount": {"type": "integer"},
+        "day": {"type": "string", "format": "date"},
+    },
+    "additionalProperties": False,
+}
+KNOWN: dict[str, Any] = {"id": "amount-is-known", "kind": "forbidden", "field": "/amount", "values": [999]}
+
+
+class Contracts:
+    """A contract source that gives what a test puts into it."""
+
+    def __init__(self, plan: EnforcementPlan) -> None:
+        self.plan = plan
+
+    def current(self) -> EnforcementPlan:
+        return self.plan
+
+
+class Reports(list[BatchReport]):
+    """A reporter that keeps what it is given."""
+
+    def report(self, batch: BatchReport) -> None:
+        self.append(batch)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record to produce, or one that was read back."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int = 1_600_000_000_000
+
+
+def row(number: int, amount: int = 1, **more: object) -> Sent:
+    """A record that keeps the contract, unless the amount is 999."""
+    value = json.dumps({"id": f"r{number}", "amount": amount, **more}).encode()
+    return Sent(value, key=str(number).encode(), partition=number % 2)
+
+
+@dataclass
+class Line:
+    """One stream under test, with two source partitions."""
+
+    spark: SparkSession
+    settings: JobSettings
+    topic: str
+    contract_id: str
+    contracts: Contracts = field(init=False)
+    reports: Reports = field(default_factory=Reports)
+
+    def __post_init__(self) -> None:
+        self.contracts = Contracts(self.plan())
+
+    def document(self, **changes: object) -> dict[str, object]:
+        return {
+            "apiVersion": "tidegate/v1",
+            "kind": "DataContract",
+            "id": self.contract_id,
+            "version": "1.0.0",
+            "topic": self.topic,
+            "schema": {"type": "json-schema", "definition": SCHEMA},
+            "rules": [KNOWN],
+            **changes,
+        }
+
+    def plan(self, **changes: object) -> EnforcementPlan:
+        document = json.dumps(self.document(**changes))
+        return compile_plan(parse_contract(document, name="test.json", read_schema=None).contract)
+
+    def produce(self, *records: Sent) -> None:
+        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "linger.ms": 5})
+        for record in records:
+            producer.produce(
+                self.topic,
+                record.value,
+                record.key,
+                record.partition,
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers),
+            )
+        producer.flush()
+
+    def attempt(self, observer: StepObserver = ignore_steps, **changes: object) -> StreamAttempt:
+        settings = self.settings.model_copy(update=changes)
+        job = Job(self.spark, settings, Topics(settings.bootstrap_servers), self.reports, observer)
+        return StreamAttempt(job, self.contract_id, self.contracts)
+
+    def enforce(self, observer: StepObserver = ignore_steps, **changes: object) -> None:
+        """Process what is there; raises what stops the stream."""
+        self.attempt(observer, **changes).run(Event(), Event())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table's rows by source position, as PyIceberg reads them."""
+        found = open_table(self.settings.warehouse, self.contract_id).scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda each: (each["_source"]["partition"], each["_source"]["offset"]))
+
+    def accepted(self) -> list[Sent]:
+        return self.read(accepted_topic(self.topic))
+
+    def quarantined(self) -> list[Sent]:
+        return self.read(quarantine_topic(self.topic))
+
+    def read(self, topic: str) -> list[Sent]:
+        """All committed records of a topic, by partition."""
+        bootstrap = self.settings.bootstrap_servers
+        found = [
+            Sent(
+                message.value(),  # type: ignore[arg-type] # bytes: nothing deserialises them
+                message.key(),  # type: ignore[arg-type] # the same
+                message.partition() or 0,
+                tuple(headers_of(message)),
+                message.timestamp()[1],
+            )
+            for message in read_committed(bootstrap, topic, {}, Topics(bootstrap).latest(topic))
+        ]
+        return sorted(found, key=lambda record: record.partition)
+
+    def ledger(self) -> Ledger:
+        if self.settings.sink == "kafka":
+            found = read_ledger(self.settings.bootstrap_servers, ledger_name(self.contract_id))
+            assert found is not None
+            return found
+        table = open_table(self.settings.warehouse, self.contract_id)
+        return Ledger.parse(table.properties[LEDGER_PROPERTY])
+
+    def reconcile(self) -> Reconciliation:
+        if self.settings.sink == "kafka":
+            return reconcile_topic(self.settings.bootstrap_servers, self.contract_id)
+        return reconcile_table(self.settings.bootstrap_servers, self.settings.warehouse, self.contract_id)
+
+
+def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
+    """Settings of a job in a process of its own."""
+    return {
+        "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
+        "TIDEGATE_REGISTRY_URL": registry_url,
+        "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
+        "TIDEGATE_CHECKPOINTS": str(line.settings.checkpoints),
+        "TIDEGATE_SINK": line.settings.sink,
+        "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
+        "TIDEGATE_SPARK_DRIVER_MEMORY": "1g",
+    }

@@ -1,0 +1,270 @@
+"""Enforcement into an Iceberg table: what is where afterwards, byte for byte and row for row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from contracts.errors import Fenced, StreamStopped
+from contracts.evidence import read_evidence
+from contracts.ledger import BatchTotals
+from contracts.report import RuleCount
+from contracts.verdict import Severity, Stage
+from spark_jobs.reconcile import open_table
+from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from spark_jobs.steps import Step
+from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
+
+WARNED = {"id": "amount-is-small", "kind": "range", "field": "/amount", "maximum": 100, "severity": "warning"}
+
+
+def test_accepted_records_become_typed_rows_that_say_where_they_came_from(line: Line) -> None:
+    line.produce(row(0, 7, day="2024-02-29"), row(1, 8))
+    line.enforce()
+    moment = datetime(2020, 9, 13, 12, 26, 40, tzinfo=UTC)
+
+    def source(partition: int) -> dict[str, object]:
+        return {"topic": line.topic, "partition": partition, "offset": 0, "timestamp": moment}
+
+    contract = f"{line.contract_id}@1.0.0"
+    assert line.rows() == [
+        {"id": "r0", "amount": 7, "day": date(2024, 2, 29), "_source": source(0), "_contract": contract},
+        {"id": "r1", "amount": 8, "day": None, "_source": source(1), "_contract": contract},
+    ]
+
+
+def test_refused_records_keep_every_byte_and_say_why(line: Line) -> None:
+    records = [
+        Sent(b'{"id": "a", "amount": 999}', b"key", 0, (("trace", b"\x00\xff"), ("trace", None)), 1),
+        Sent(b"\xff not json", None, 1, (), 1_700_000_000_123),
+        Sent(b"", b"", 0, (("empty", b""),), 1_700_000_000_124),
+        Sent(None, b"gone", 1, (), 1_700_000_000_125),
+    ]
+    line.produce(*records)
+    line.enforce()
+    found = line.quarantined()
+    assert [(r.value, r.key, r.partition, r.timestamp_ms) for r in found] == [
+        (r.value, r.key, r.partition, r.timestamp_ms) for r in sorted(records, key=lambda r: r.partition)
+    ]
+    assert [r.headers[: len(o.headers)] for r, o in zip(found, (records[0], records[2]), strict=False)] == [
+        records[0].headers,
+        records[2].headers,
+    ]
+    evidence = [read_evidence(record.headers) for record in found]
+    assert [(str(e.source), e.rules) for e in evidence if e] == [
+        (f"{line.topic}/0/0", ("amount-is-known",)),
+        (f"{line.topic}/0/1", ("json.empty",)),
+        (f"{line.topic}/1/0", ("json.invalid-utf8",)),
+        (f"{line.topic}/1/1", ("value.null",)),
+    ]
+    assert line.rows() == []
+
+
+def test_a_record_of_1970_keeps_its_time_in_a_header(line: Line) -> None:
+    line.produce(Sent(b"{", timestamp_ms=1))
+    line.enforce()
+    (record,) = line.quarantined()
+    assert record.timestamp_ms == 1
+    assert "tidegate.timestamp" not in dict(record.headers)
+
+
+def test_every_offset_is_accounted_for(line: Line) -> None:
+    dropped = {
+        "id": "no-zero",
+        "kind": "forbidden",
+        "field": "/amount",
+        "values": [0],
+        "on_violation": "drop",
+    }
+    line.contracts.plan = line.plan(rules=[KNOWN, dropped, WARNED])
+    line.produce(*(row(n, {3: 999, 5: 0, 7: 500}.get(n, 1)) for n in range(20)))
+    line.enforce(max_offsets=6)
+    assert line.ledger().totals == BatchTotals(written=18, quarantined=1, dropped=1, absent=0)
+    assert line.reconcile().holds
+    assert sum(report.warned for report in line.reports) == 1
+    counts: dict[str, int] = {}
+    for report in line.reports:
+        for rule in report.rules:
+            counts[rule.code] = counts.get(rule.code, 0) + rule.records
+    assert counts == {"amount-is-known": 1, "no-zero": 1, "amount-is-small": 2}
+    assert [report.n for report in line.reports] == list(range(1, len(line.reports) + 1))
+    assert line.reports[-1].lag_records == 0
+    assert set(line.reports[0].timings_ms) == {
+        "contract",
+        "judge",
+        "decide",
+        "quarantine",
+        "stage",
+        "publish",
+    }
+
+
+def test_alerted_records_are_written_and_counted(line: Line) -> None:
+    line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "alert"}])
+    line.produce(row(0, 999), row(1))
+    line.enforce()
+    assert [each["amount"] for each in line.rows()] == [999, 1]
+    (report,) = line.reports
+    assert (report.written, report.alerted, report.quarantined) == (2, 1, 0)
+    alerted = RuleCount(stage=Stage.RULE, code="amount-is-known", severity=Severity.ERROR, records=1)
+    assert report.rules == (alerted,)
+
+
+@pytest.mark.parametrize("budget", [None, {"ratio": 0.1, "min_records": 4}])
+def test_a_batch_that_must_not_pass_leaves_no_trace(line: Line, budget: dict[str, object] | None) -> None:
+    """With a rule of on_violation fail, and with an error budget."""
+    rule = KNOWN if budget else {**KNOWN, "on_violation": "fail"}
+    line.contracts.plan = line.plan(rules=[rule], error_budget=budget)
+    line.produce(row(0), row(1), row(2, 999), row(3))
+    with pytest.raises(StreamStopped, match="error budget spent" if budget else "amount-is-known"):
+        line.enforce()
+    assert line.rows() == []
+    assert line.quarantined() == []
+    assert line.ledger().totals == BatchTotals()
+    # A version with which the batch may pass goes on from the same place.
+    line.contracts.plan = line.plan(version="1.0.1")
+    line.enforce()
+    assert line.reconcile().holds
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
+
+
+def test_a_batch_without_a_row_still_moves_the_ledger(line: Line) -> None:
+    line.produce(row(0, 999), row(1, 999))
+    line.enforce()
+    assert line.rows() == []
+    assert line.ledger().end == {0: 1, 1: 1}
+    line.enforce()
+    assert len(line.quarantined()) == 2
+
+
+def test_tombstones_pass_when_the_contract_says_so(line: Line) -> None:
+    line.contracts.plan = line.plan(tombstones="pass")
+    line.produce(Sent(None, b"gone"), row(2))
+    line.enforce()
+    assert [(each["id"], each["_source"]["offset"]) for each in line.rows()] == [(None, 0), ("r2", 1)]
+
+
+def test_a_new_contract_version_takes_effect_between_two_batches(line: Line) -> None:
+    """And adds its columns; a column that the next version leaves out stays, and is null."""
+    properties = {**SCHEMA["properties"], "note": {"type": "string"}}
+    wider = line.plan(
+        version="1.1.0",
+        schema={"type": "json-schema", "definition": {**SCHEMA, "properties": properties}},
+        rules=[],
+    )
+    line.produce(*(row(2 * n, 999) for n in range(4)))
+
+    def publish_after_first(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED:
+            line.contracts.plan = wider
+
+    line.enforce(publish_after_first, max_offsets=2)
+    assert [report.contract.partition("@")[2] for report in line.reports] == ["1.0.0", "1.1.0"]
+    assert len(line.quarantined()) == 2
+    assert [(each["_contract"][-5:], each["note"]) for each in line.rows()] == [("1.1.0", None)] * 2
+    line.contracts.plan = line.plan(version="2.0.0", rules=[])
+    line.produce(row(8, 1))
+    line.enforce()
+    assert line.rows()[-1]["note"] is None
+    assert line.reconcile().holds
+
+
+def test_a_column_of_another_type_stops_the_stream(line: Line) -> None:
+    line.enforce()
+    properties = {**SCHEMA["properties"], "amount": {"type": "string"}}
+    definition = {**SCHEMA, "properties": properties}
+    line.contracts.plan = line.plan(schema={"type": "json-schema", "definition": definition}, rules=[])
+    with pytest.raises(StreamStopped, match="column amount is bigint, the contract says string"):
+        line.enforce()
+
+
+def test_a_second_instance_fences_the_first(line: Line) -> None:
+    line.produce(row(0), row(1, 999))
+
+    def claim_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.DECIDE and not line.reports:
+            line.enforce()
+
+    with pytest.raises(Fenced):
+        line.enforce(claim_meanwhile)
+    assert line.reconcile().holds
+    assert (len(line.rows()), len(line.quarantined())) == (1, 1)
+
+
+def test_a_ledger_moved_between_stage_and_publish_is_not_overwritten(line: Line) -> None:
+    """The compare-and-set itself: nothing of this batch was refused, so no Kafka fence helps."""
+    line.produce(row(0), row(2))
+
+    def claim_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.STAGE and not line.reports:
+            line.enforce()
+
+    with pytest.raises(Fenced):
+        line.enforce(claim_meanwhile)
+    assert len(line.rows()) == 2
+    assert line.reconcile().holds
+
+
+def test_rows_that_somebody_else_appends_stay(line: Line, spark: SparkSession) -> None:
+    """Compaction, or a person's INSERT, moves the table's head while a batch is staged: it is staged again."""
+    line.produce(row(0))
+    inserted = []
+
+    def insert_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.STAGE and not inserted:
+            by_hand = spark.createDataFrame([("by hand",)], "id string")
+            table = spark.table(table_name(line.contract_id))
+            table.limit(0).unionByName(by_hand, allowMissingColumns=True).writeTo(
+                table_name(line.contract_id)
+            ).append()
+            inserted.append(by_hand)
+
+    line.enforce(insert_meanwhile)
+    found = open_table(line.settings.warehouse, line.contract_id).scan().to_arrow().column("id").to_pylist()
+    assert sorted(found) == ["by hand", "r0"]
+
+
+def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession) -> None:
+    line.enforce()
+    held = line.ledger()
+    one, other = (
+        LedgerTable(spark, table_name(line.contract_id)),
+        LedgerTable(spark, table_name(line.contract_id)),
+    )
+    one.stage_nothing()
+    assert one.publish(held, held.claim(1))
+    with pytest.raises(Fenced):
+        other.publish(held, held.claim(2))
+    assert one.read() == held.claim(1)
+
+
+def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
+    line.produce(row(0))
+    line.enforce()
+    stolen = line.ledger().model_copy(update={"topic_id": "another"})
+    table = LedgerTable(line.spark, table_name(line.contract_id))
+    table.stage_nothing()
+    assert table.publish(line.ledger(), stolen)
+    with pytest.raises(StreamStopped, match="was deleted and made anew"):
+        line.enforce()
+
+
+def test_a_stream_may_start_at_the_latest_record(line: Line) -> None:
+    line.produce(row(0))
+    line.enforce(starting="latest")
+    line.produce(row(2))
+    line.enforce(starting="latest")
+    assert [each["id"] for each in line.rows()] == ["r2"]
+    assert line.ledger().begin == {0: 1, 1: 0}
+    assert line.reconcile().holds
+
+
+def test_the_source_is_read_and_judged_once(line: Line) -> None:
+    line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(100)))
+    line.enforce()
+    (report,) = line.reports
+    assert json.loads(report.model_dump_json())["records"] == 100

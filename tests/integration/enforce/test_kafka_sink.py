@@ -1,0 +1,84 @@
+"""Enforcement into a topic: accepted, refused and ledger in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from contracts.errors import Fenced, StreamStopped
+from contracts.evidence import EventPointer, Provenance, read_provenance
+from contracts.ledger import BatchTotals
+from spark_jobs.steps import Step
+from tests.integration.enforce.line import KNOWN, Line, Sent, row
+
+
+@pytest.fixture
+def topic_line(make_line: Callable[..., Line]) -> Line:
+    return make_line(sink="kafka")
+
+
+def test_accepted_records_keep_every_byte_order_and_say_where_they_came_from(topic_line: Line) -> None:
+    records = [
+        Sent(b'{"id": "a", "amount": 1}', None, 0, (("trace", b"\x00\xff"), ("trace", None), ("e", b"")), 1),
+        Sent(b'{"amount": 2, "id": "b"}', b"", 0, (), 1_700_000_000_000),
+        Sent(b'{"id": "c", "amount": 999}', b"k", 1),
+        Sent(b'{"id":"d","amount":4}', b"\xff", 1),
+    ]
+    topic_line.produce(*records)
+    topic_line.enforce()
+    found = topic_line.accepted()
+    kept = [records[0], records[1], records[3]]
+    assert [
+        Sent(r.value, r.key, r.partition, r.headers[: len(o.headers)], r.timestamp_ms)
+        for r, o in zip(found, kept, strict=True)
+    ] == kept
+    assert [read_provenance(record.headers) for record in found] == [
+        Provenance(
+            EventPointer(topic_line.topic, p, o), topic_line.ledger().name, f"{topic_line.contract_id}@1.0.0"
+        )
+        for p, o in ((0, 0), (0, 1), (1, 1))
+    ]
+    (refused,) = topic_line.quarantined()
+    assert (refused.value, refused.key) == (records[2].value, b"k")
+    assert topic_line.ledger().totals == BatchTotals(written=3, quarantined=1)
+    assert topic_line.reconcile().holds
+
+
+def test_a_record_of_the_first_millisecond_keeps_its_time_in_a_header(topic_line: Line) -> None:
+    """The client stamps a record of time 0 anew."""
+    topic_line.settings  # noqa: B018
+    topic_line.produce(Sent(b'{"id": "a", "amount": 1}', timestamp_ms=1))
+    topic_line.enforce()
+    assert [record.timestamp_ms for record in topic_line.accepted()] == [1]
+
+
+def test_a_restart_goes_on_where_the_ledger_stands(topic_line: Line) -> None:
+    topic_line.produce(*(row(n) for n in range(10)))
+    topic_line.enforce(max_offsets=4)
+    topic_line.produce(*(row(n, 999) for n in range(10, 14)))
+    topic_line.enforce()
+    assert (len(topic_line.accepted()), len(topic_line.quarantined())) == (10, 4)
+    assert topic_line.ledger().epoch == 2
+    assert topic_line.reconcile().holds
+
+
+def test_a_second_instance_fences_the_first(topic_line: Line) -> None:
+    topic_line.produce(row(0), row(1, 999))
+
+    def claim_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.DECIDE and not topic_line.reports:
+            topic_line.enforce()
+
+    with pytest.raises(Fenced):
+        topic_line.enforce(claim_meanwhile)
+    assert (len(topic_line.accepted()), len(topic_line.quarantined())) == (1, 1)
+    assert topic_line.reconcile().holds
+
+
+def test_a_batch_that_must_not_pass_leaves_no_trace(topic_line: Line) -> None:
+    topic_line.contracts.plan = topic_line.plan(rules=[{**KNOWN, "on_violation": "fail"}])
+    topic_line.produce(row(0), row(1, 999))
+    with pytest.raises(StreamStopped, match="amount-is-known"):
+        topic_line.enforce()
+    assert (topic_line.accepted(), topic_line.quarantined()) == ([], [])
