@@ -36,13 +36,17 @@ Show = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class RuntimeOptions:
-    """How an embedded run is set up; a port of None picks the usual one or, where that is in use, a free one."""
+    """How an embedded run is set up; a port of None picks the usual one or, where that is in use, a free one.
+
+    `java_options` are given to broker and job in addition to their own.
+    """
 
     state: Path = Path(".tidegate")
     fresh: bool = False
     port: int | None = None
     broker_port: int | None = None
     sink: Literal["iceberg", "kafka"] = "iceberg"
+    java_options: tuple[str, ...] = ()
 
 
 class Runtime:
@@ -60,7 +64,6 @@ class Runtime:
         self._broker: Broker | None = None
         self._children: dict[str, Child] = {}
         self._started: dict[str, float] = {}
-        self._port = 0
 
     @property
     def bootstrap(self) -> str:
@@ -70,7 +73,7 @@ class Runtime:
     @property
     def registry_url(self) -> str:
         """The gateway's address."""
-        return f"http://{ports.HOST}:{self._port}"
+        return f"http://{ports.HOST}:{self._claim.port}"
 
     @property
     def warehouse(self) -> Path:
@@ -79,8 +82,8 @@ class Runtime:
 
     def __enter__(self) -> Self:
         asked = self._options.port
-        self._port = (
-            ports.pick(ports.GATEWAY_PORT) if asked is None else ports.require(asked, option="--port")
+        self._claim = (
+            ports.claim(ports.GATEWAY_PORT) if asked is None else ports.claim_asked(asked, option="--port")
         )
         self._java = find_java()
         self._state.__enter__()
@@ -102,6 +105,7 @@ class Runtime:
             self._stop()
         finally:
             self.registry.close()
+            self._claim.release()
             # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
             self._state.run.end_leftovers(grace_seconds=0)
             self._state.__exit__()
@@ -109,7 +113,8 @@ class Runtime:
     def start_broker(self) -> None:
         """Start the broker's process."""
         self._started["broker"] = time.monotonic()
-        options = BrokerOptions(port=self._options.broker_port)
+        java_options = BrokerOptions().java_options + self._options.java_options
+        options = BrokerOptions(port=self._options.broker_port, java_options=java_options)
         self._broker = Broker(self._state.broker, self._state.run, self._jars, self._java, options)
         self._broker.launch()
 
@@ -124,7 +129,7 @@ class Runtime:
         environment = {
             "TIDEGATE_DATABASE_URL": self._state.database_url,
             "TIDEGATE_HOST": ports.HOST,
-            "TIDEGATE_PORT": str(self._port),
+            "TIDEGATE_PORT": str(self._claim.port),
             "TIDEGATE_BOOTSTRAP_SERVERS": self.bootstrap,
         }
         self._start("gateway", ["serve"], environment)
@@ -169,6 +174,8 @@ class Runtime:
         ]
         # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
         environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
+        if self._options.java_options:
+            environment["JDK_JAVA_OPTIONS"] = " ".join(self._options.java_options)
         self._start("job", arguments, environment)
 
     def await_job(self) -> None:

@@ -33,7 +33,7 @@ from gateway.embedded.runtime import Runtime
 
 _CONTRACT_FILES = (flights.CONTRACT_FILE, admissions.CONTRACT_FILE)
 _COLUMNS = {admissions.NAME: STAY_COLUMNS}
-_BATCH_RECORDS = 60_000
+_BATCH_RECORDS = 80_000
 _LOOK_SECONDS = 0.2
 _QUIET_SECONDS = 180
 
