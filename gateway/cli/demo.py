@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -65,34 +66,37 @@ def demo(
     Exit codes: 0 every sum holds, 1 one does not, 2 something is missing here
     (Java, a port, disk space), 3 or 4 a part died, 130 interrupted.
     """
-    if report is not None and not report.absolute().parent.is_dir():
-        raise SettingsError(f"--report {report}: there is no folder {report.absolute().parent}")
+    if report is not None and not os.access(report.absolute().parent, os.W_OK):
+        raise SettingsError(
+            f"--report {report}: {report.absolute().parent} is no folder that can be written to"
+        )
     finished: Finished | None = None
     with ending_signals():
         try:
             with JarsProgress() as progress, DemoScreen(out) as screen:
                 options = RuntimeOptions(state, fresh=True, port=port, java_options=_JAVA_OPTIONS)
                 with Runtime(options, screen.say, progress) as runtime:
-                    finished = run_demo(runtime, screen, records)
-                    screen.close()
-                    out.print(summary(finished, out.width if out.is_terminal else None))
-                    if report is not None:
-                        report.write_text(finished.report.model_dump_json(indent=2) + "\n")
-                    if not exit_:
-                        _serve(runtime)
+                    try:
+                        finished = run_demo(runtime, screen, records)
+                        screen.close()
+                        _show(finished, report)
+                        if not exit_:
+                            out.print("Ctrl-C stops everything", style="bold green")
+                            watch(runtime)
+                    except KeyboardInterrupt:
+                        # The terminal may be what went away.
+                        with suppress(OSError):
+                            screen.close()
+                            out.print("stopping job, gateway and broker")
+                        raise
         except KeyboardInterrupt:
             if finished is None:
                 raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise typer.Exit(ExitCode.FINDINGS if finished is None or finished.problems else ExitCode.OK)
 
 
-def _serve(runtime: Runtime) -> None:
-    """Serve the page until Ctrl-C."""
-    out.print("Ctrl-C stops everything", style="bold green")
-    try:
-        watch(runtime)
-    except KeyboardInterrupt:
-        # The terminal may be what went away.
-        with suppress(OSError):
-            out.print("stopping job, gateway and broker")
-        raise
+def _show(finished: Finished, report: Path | None) -> None:
+    """Print the figures, and write them to `report`."""
+    out.print(summary(finished, out.width if out.is_terminal else None))
+    if report is not None:
+        report.write_text(finished.report.model_dump_json(indent=2) + "\n")
