@@ -70,11 +70,12 @@ _DIAGNOSES = (
 class BrokerOptions:
     """How a broker runs.
 
-    `port` None picks 19092 or, where that is in use, a free one. `minimum_free_bytes` is the free disk space
+    `port` is insisted on; None takes `preferred_port` or, where that is in use, a free one. `minimum_free_bytes` is the free disk space
     without which it does not start. `java_options` precede the class path.
     """
 
     port: int | None = None
+    preferred_port: int | None = ports.BROKER_PORT
     minimum_free_bytes: int = 512 * 1024 * 1024
     java_options: tuple[str, ...] = ("-Xms128m", "-Xmx1g")
 
@@ -91,13 +92,13 @@ class Broker:
         self._java = java
         self._options = options or BrokerOptions()
         self._child: Child | None = None
-        self._port = 0
+        self._claims: tuple[ports.Claim, ...] = ()
         self._cluster_id = ""
 
     @property
     def bootstrap(self) -> str:
         """Its address, such as 127.0.0.1:19092; known once it is started."""
-        return f"{ports.HOST}:{self._port}"
+        return f"{ports.HOST}:{self._claims[0].port}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -122,9 +123,8 @@ class Broker:
     def launch(self) -> None:
         """Start its process and return at once. Raises as `start` does."""
         self._require_space()
-        self._port = self._choose_port()
-        controller_port = ports.pick(min(self._port + 1, 65535), taken=frozenset({self._port}))
-        configuration = self._configure(controller_port)
+        self._claim_ports()
+        configuration = self._configure()
         self._cluster_id = self._format(configuration)
         arguments = self._java_command(self._options.java_options, "kafka.Kafka", str(configuration))
         self._child = self._run.start(Command("broker", arguments))
@@ -156,6 +156,8 @@ class Broker:
         if self._child is not None:
             self._child.stop(deadline_seconds=_STOP_DEADLINE_SECONDS)
             self._child = None
+        for claim in self._claims:
+            claim.release()
 
     def check(self) -> None:
         """Raise Unavailable, with the reason and the end of its log, if it has died."""
@@ -171,16 +173,18 @@ class Broker:
                 f"the disk of {self._directory} is full: {free // 2**20} MiB free, the broker needs {needed} MiB"
             )
 
-    def _choose_port(self) -> int:
-        if self._options.port is not None:
-            return ports.require(self._options.port, option="--broker-port")
-        return ports.pick(ports.BROKER_PORT)
+    def _claim_ports(self) -> None:
+        """Claim a port for clients and one for the controller."""
+        asked, preferred = self._options.port, self._options.preferred_port
+        first = ports.claim(preferred) if asked is None else ports.claim_asked(asked, option="--broker-port")
+        self._claims = (first, ports.claim())
 
-    def _configure(self, controller_port: int) -> Path:
+    def _configure(self) -> Path:
+        controller = f"{ports.HOST}:{self._claims[1].port}"
         settings = _SETTINGS | {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{ports.HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
-            "controller.quorum.voters": f"1@{ports.HOST}:{controller_port}",
+            "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str((self._directory / "data").absolute()),
         }
         path = self._directory / "server.properties"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
+from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -32,24 +37,56 @@ def is_free(port: int) -> bool:
         return True
 
 
-def pick(preferred: int | None, *, taken: frozenset[int] = frozenset()) -> int:
-    """Return `preferred` if there is one, it is free and not in `taken`; else a random free port."""
-    if preferred is not None and preferred not in taken and is_free(preferred):
-        return preferred
-    for port in random.sample(_BELOW_EPHEMERAL, k=len(_BELOW_EPHEMERAL)):
-        if port not in taken and is_free(port):
-            return port
+class Claim:
+    """A free port that no other run takes, until it is released or this process ends.
+
+    It bridges the seconds between the choice of a port and the moment when a server listens on it; between runs
+    of Tidegate only, because a socket that really held the port would keep our own server off it.
+    """
+
+    def __init__(self, port: int, lock: IO[str]) -> None:
+        self.port = port
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others take the port."""
+        self._lock.close()
+
+
+def claim(preferred: int | None = None) -> Claim:
+    """Claim `preferred` if there is one and it is free, else a random free port."""
+    candidates = random.sample(_BELOW_EPHEMERAL, k=len(_BELOW_EPHEMERAL))
+    for port in candidates if preferred is None else (preferred, *candidates):
+        claimed = _try(port)
+        if claimed is not None:
+            return claimed
     raise SettingsError("no TCP port between 20000 and 32000 is free on this machine")
 
 
-def require(port: int, *, option: str) -> int:
-    """Return `port`, which a person asked for with `option`; raise SettingsError naming who holds it."""
-    if is_free(port):
-        return port
+def claim_asked(port: int, *, option: str) -> Claim:
+    """Claim a port that a person asked for with `option`; raise SettingsError naming who holds it."""
+    claimed = _try(port)
+    if claimed is not None:
+        return claimed
     raise SettingsError(
         f"port {port} is in use by {holder(port) or 'another process'}: stop it, "
         f"or leave {option} out and a free port is picked"
     )
+
+
+def _try(port: int) -> Claim | None:
+    folder = Path(tempfile.gettempdir()) / f"tidegate-{os.getuid()}" / "ports"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / str(port)).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    if not is_free(port):
+        lock.close()
+        return None
+    return Claim(port, lock)
 
 
 def holder(port: int) -> str | None:

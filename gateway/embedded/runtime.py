@@ -6,6 +6,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -81,34 +82,31 @@ class Runtime:
         return self._state.warehouse
 
     def __enter__(self) -> Self:
-        asked = self._options.port
-        self._claim = (
-            ports.claim(ports.GATEWAY_PORT) if asked is None else ports.claim_asked(asked, option="--port")
-        )
         self._java = find_java()
-        self._state.__enter__()
-        try:
-            cache = default_cache()
-            self._jars = cache.ensure(self._progress)
+        asked = self._options.port
+        with ExitStack() as stack:
+            self._claim = (
+                ports.claim(ports.GATEWAY_PORT)
+                if asked is None
+                else ports.claim_asked(asked, option="--port")
+            )
+            stack.callback(self._claim.release)
+            stack.enter_context(self._state)
             for leftover in self._state.ended:
                 self._show("cleanup", f"ended {leftover}, left by an earlier run")
+            cache = default_cache()
+            self._jars = cache.ensure(self._progress)
             versions = f"python {platform.python_version()} ok · java {self._java.version} ok"
             self._show("setup", f"{versions} · {len(cache.lock)} jars verified")
-        except BaseException:
-            self._state.__exit__()
-            raise
-        self.registry = RegistryClient(self.registry_url)
+            self.registry = stack.enter_context(RegistryClient(self.registry_url))
+            # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
+            stack.callback(self._state.run.end_leftovers, grace_seconds=0)
+            stack.callback(self._stop)
+            self._held = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._stop()
-        finally:
-            self.registry.close()
-            self._claim.release()
-            # What an interrupt caught between its start and our knowing of it, or a second Ctrl-C left.
-            self._state.run.end_leftovers(grace_seconds=0)
-            self._state.__exit__()
+        self._held.close()
 
     def start_broker(self) -> None:
         """Start the broker's process."""

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -33,7 +34,7 @@ def make_broker(tmp_path: Path, jars: Jars, java: Java) -> Iterator[MakeBroker]:
     """Give a function that makes a broker, not started, on one data folder; it is stopped at the end."""
     made = []
 
-    def make(folder: Path = tmp_path, **options: int) -> Broker:
+    def make(folder: Path = tmp_path, **options: Any) -> Broker:
         run = RunDirectory(folder / "run", folder / "logs")
         broker = Broker(folder / "broker", run, jars, java, BrokerOptions(java_options=QUICK_JAVA, **options))
         made.append(broker)
@@ -85,7 +86,7 @@ def test_records_and_cluster_survive_a_restart_on_another_port(make_broker: Make
         producer = Producer({"bootstrap.servers": first.bootstrap})
         producer.produce("kept", b"value", key=b"key", headers=[("h", b"\xff")], timestamp=1)
         assert producer.flush(30) == 0
-    with make_broker(port=ports.pick(None)) as second:
+    with make_broker(preferred_port=None) as second:
         consumer = Consumer({"bootstrap.servers": second.bootstrap, "group.id": "test"})
         consumer.assign([TopicPartition("kept", 0, 0)])
         (message,) = consumer.consume(1, timeout=30)

@@ -18,25 +18,34 @@ def taken() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_the_preferred_port_is_picked_when_it_is_free(taken: int) -> None:
-    free = ports.pick(taken)
-    assert ports.pick(free) == free
+def test_the_preferred_port_is_taken_when_it_is_free(taken: int) -> None:
+    first = ports.claim(taken)
+    first.release()
+    second = ports.claim(first.port)
+    second.release()
+    assert second.port == first.port
 
 
-def test_another_port_is_picked_when_the_preferred_one_is_in_use(taken: int) -> None:
-    picked = ports.pick(taken)
-    assert picked != taken
-    assert ports.is_free(picked)
+def test_another_port_is_taken_when_the_preferred_one_is_in_use(taken: int) -> None:
+    claim = ports.claim(taken)
+    claim.release()
+    assert claim.port != taken
+    assert ports.is_free(claim.port)
 
 
-def test_a_port_promised_to_another_listener_is_not_picked(taken: int) -> None:
-    free = ports.pick(taken)
-    assert ports.pick(free, taken=frozenset({free})) != free
+def test_a_claimed_port_is_not_given_twice_though_nobody_listens_yet() -> None:
+    first = ports.claim()
+    second = ports.claim(first.port)
+    with pytest.raises(SettingsError, match=f"port {first.port} is in use by another process"):
+        ports.claim_asked(first.port, option="--port")
+    first.release()
+    second.release()
+    assert second.port != first.port
 
 
 def test_a_port_that_was_asked_for_and_is_in_use_names_who_holds_it(taken: int) -> None:
     with pytest.raises(SettingsError) as caught:
-        ports.require(taken, option="--port")
+        ports.claim_asked(taken, option="--port")
     me = f"{psutil.Process().name()} (pid {os.getpid()})"
     expected = f"port {taken} is in use by {me}: stop it, or leave --port out and a free port is picked"
     assert str(caught.value) == expected
