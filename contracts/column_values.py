@@ -188,6 +188,26 @@ def bulk_of(*kinds: type) -> Bulk:
     return convert
 
 
+def bulk_decimals(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert floats at once: Arrow refuses digits that do not fit."""
+    if not {float, int, _NONE}.issuperset(map(type, values)):
+        return None
+    return pa.array([None if value is None else repr(value) for value in values], pa.string()).cast(
+        arrow_type
+    )
+
+
+def bulk_json(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Write JSON texts at once."""
+    try:
+        texts = [None if value is None else orjson.dumps(value).decode() for value in values]
+    except orjson.JSONEncodeError:
+        return None
+    array = pa.array(texts, arrow_type)
+    # orjson writes NaN as null, so that a null needs a closer look.
+    return None if pc.any(pc.match_substring(array, "null")).as_py() else array
+
+
 def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     """Convert date strings at once."""
     strings = _strings(values)

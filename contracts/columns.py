@@ -18,7 +18,7 @@ from contracts.diagnosis import suggest
 from contracts.errors import ContractError, Problem
 from contracts.fields import FieldType, SchemaFields, join, suggestion, tokens
 from contracts.model import Column, DataContract
-from contracts.rules.compiled import Path, read
+from contracts.rules.compiled import Path, item_at, read
 from contracts.verdict import Severity, Stage, Violation
 
 TYPES: Final = (
@@ -30,6 +30,7 @@ TYPES: Final = (
 _NANOSECONDS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
 _MAX_PRECISION: Final = 38
+_BLOCK_RECORDS: Final = 1_000
 _NUMBER: Final = frozenset({"number", "integer"})
 _TAKES: Final = {
     "boolean": frozenset({"boolean"}),
@@ -110,10 +111,45 @@ class TypedColumn:
         return value is None or self.kind.convert(value) is not None
 
     def _read(self, records: Sequence[Any]) -> list[Any]:
-        if len(self.path) == 1:
-            (name,) = self.path
-            return [record.get(name) if type(record) is dict else None for record in records]
-        return [read(record, self.path) for record in records]
+        values: Sequence[Any] = records
+        for token in self.path:
+            values = [value.get(token) if type(value) is dict else item_at(value, token) for value in values]
+        return list(values)
+
+
+class TableRows:
+    """Collects the records that are written, and turns them into columns block by block.
+
+    Blocks keep few records alive at once: a whole batch of them costs more in memory and garbage collection than
+    all else here.
+    """
+
+    def __init__(self, columns: tuple[TypedColumn, ...]) -> None:
+        self.indexes: list[int] = []
+        self._columns = columns
+        self._block: list[Any] = []
+        self._chunks: list[list[pa.Array]] = [[] for _ in columns]
+        self._refused: list[int] = []
+
+    def add(self, index: int, record: Any) -> None:
+        """Add the record at `index` of the batch."""
+        self.indexes.append(index)
+        self._block.append(record)
+        if len(self._block) == _BLOCK_RECORDS:
+            self._convert()
+
+    def finish(self) -> tuple[list[pa.Array], list[int]]:
+        """Give the columns of all records added, and the indexes of those that some column cannot hold."""
+        self._convert()
+        return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
+
+    def _convert(self) -> None:
+        first = len(self.indexes) - len(self._block)
+        for column, chunks in zip(self._columns, self._chunks, strict=True):
+            array, refused = column.convert(self._block)
+            chunks.append(array)
+            self._refused += (self.indexes[first + position] for position in refused)
+        self._block = []
 
 
 def compile_columns(
@@ -214,7 +250,7 @@ def kind_of(name: str, found: FieldType) -> Kind | None:
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             return None
-        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale))
+        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale), to.bulk_decimals)
     unit = next((n for suffix, n in _NANOSECONDS.items() for time in found.times if time.endswith(suffix)), 1)
     build = _KINDS.get(name)
     return None if build is None else build(unit)
@@ -227,7 +263,7 @@ _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
     "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
     "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str)),
-    "json": lambda _: Kind(pa.string(), to.json_text),
+    "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
     "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
     "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days),
     "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants),

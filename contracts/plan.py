@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.columns import TypedColumn, compile_columns
+from contracts.columns import TableRows, TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
 from contracts.errors import ContractError
 from contracts.fingerprint import fingerprint
@@ -91,19 +91,14 @@ class EnforcementPlan:
         contract has such a record written (on_violation alert), the column is null there.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        indexes: list[int] = []
-        records: list[Any] = []
+        rows = TableRows(self._columns)
         for index, bits, record in self._judged(values):
             if not bits or verdicts.add(index, bits).is_written:
-                indexes.append(index)
-                records.append(record)
-        arrays: list[pa.Array] = []
-        for column in self._columns:
-            array, refused = column.convert(records)
-            arrays.append(array)
-            for position in refused:
-                verdicts.add(indexes[position], _COLUMN_BIT)
-        return self._with_columns(verdicts, arrays, indexes)
+                rows.add(index, record)
+        arrays, refused = rows.finish()
+        for index in refused:
+            verdicts.add(index, _COLUMN_BIT)
+        return self._with_columns(verdicts, arrays, rows.indexes)
 
     def explain(self, value: bytes | None, *, typed: bool = False) -> Verdict:
         """Judge one record with all its evidence.
@@ -133,7 +128,7 @@ class EnforcementPlan:
                 yield index, _STAGE_BITS[violation.stage] if violation else 0, _EMPTY_RECORD
                 continue
             fits = is_valid(record)
-            bits = broken(record, fits=fits) << len(_STAGES)
+            bits = broken(record, fits) << len(_STAGES)
             yield index, bits if fits else bits | _SCHEMA_BIT, record
 
     def _evidence(self, value: bytes | None) -> tuple[Any, tuple[Violation, ...]]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from fastavro.schema import SchemaParseException
 
-MAX_DEPTH: Final = 250
+MAX_DEPTH: Final = 254
 """Deepest nesting of records, arrays and maps in a record; the same as for JSON."""
 MAX_FREE_ITEMS: Final = 1_000
 """Most items of an array whose items take no bytes."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from contracts.errors import ContractError, Problem
 from contracts.fields import join
+from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
 from contracts.model import JsonSchema
 from contracts.record import decode_json
@@ -30,12 +31,13 @@ class JsonSchemaFormat:
         if definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self._validator = _compile(definition, assert_formats=schema.formats == "assert")
+        self._quick = _compile(with_quick_bounds(definition), assert_formats=schema.formats == "assert")
         self.fields = JsonFields(definition)
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
         """Whether a decoded record fits the schema. Never raises."""
-        return self._validator.is_valid
+        return self._quick.is_valid
 
     def decode(self, payloads: pa.Array) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is."""

@@ -60,8 +60,11 @@ class RuleSet:
                 case paths:
                     self._other.append((_reading(paths, breaks), bit))
 
-    def broken(self, record: Any, *, fits: bool) -> int:
-        """Give the bit set of the rules that a record breaks, the first rule lowest."""
+    def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
+        """Give the bit set of the rules that a record breaks, the first rule lowest.
+
+        `fits` says whether the record fits its schema.
+        """
         bits = 0
         get = record.get if type(record) is dict else _item_of(record)
         for name, breaks, bit in self._single:
@@ -77,14 +80,14 @@ class RuleSet:
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
         """Say which rules a record breaks, in the order of the contract."""
-        bits = self.broken(record, fits=fits)
+        bits = self.broken(record, fits)
         return (rule.violation() for index, rule in enumerate(self.rules) if bits >> index & 1)
 
 
 def read(record: Any, path: Path) -> Any:
     """Read the value at a path of a record; None where there is none. Source: RFC 6901 section 4."""
     for token in path:
-        record = record.get(token) if type(record) is dict else _item(record, token)
+        record = record.get(token) if type(record) is dict else item_at(record, token)
         if record is None:
             return None
     return record
@@ -93,7 +96,8 @@ def read(record: Any, path: Path) -> Any:
 _MAX_INDEX_DIGITS: Final = 9
 
 
-def _item(value: Any, token: str) -> Any:
+def item_at(value: Any, token: str) -> Any:
+    """Read an item of an array by its index as JSON Pointer writes it; None where there is none."""
     is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
     if type(value) is list and is_index and int(token) < len(value):
         return value[int(token)]
@@ -101,7 +105,7 @@ def _item(value: Any, token: str) -> Any:
 
 
 def _item_of(value: Any) -> Callable[[str], Any]:
-    return lambda token: _item(value, token)
+    return lambda token: item_at(value, token)
 
 
 def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any, bool], bool]:

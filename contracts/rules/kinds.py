@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from contracts.model import Condition, Forbidden, Matches, OneOf, Ordered, Range
 from contracts.rules.compiled import Built
 from contracts.rules.membership import member_of
 from contracts.rules.scope import Scope
-from contracts.rules.values import Key, Order, exact, native, order_of, order_of_times
+from contracts.rules.values import NUMBERS, Key, Order, exact, native, order_of, order_of_times
 
 _LIMITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "minimum": operator.ge,
@@ -156,9 +157,11 @@ def build_ordered(rule: Ordered, scope: Scope) -> Built | None:
     if scope.problems:
         return None
     keys = tuple(order.key for order in orders)
-    breaks = (_pair_disorder if len(keys) == 2 else _any_disorder)(
-        keys, operator.lt if rule.strict else operator.le, absent=rule.nulls == "violate"
-    )
+    in_order = operator.lt if rule.strict else operator.le
+    if orders[0].name == NUMBERS.name:
+        in_order = partial(_compare, in_order)
+    disorder = _pair_disorder if len(keys) == 2 else _any_disorder
+    breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
     return Built(tuple(tokens(pointer) for pointer in rule.fields), breaks, rule.fields[-1], _disorder(rule))
 
 
@@ -171,7 +174,7 @@ def _pair_disorder(
         low, high = first_key(first), second_key(second)
         if low is None or high is None:
             return absent and (first is None or second is None)
-        return not _compare(in_order, low, high)
+        return not in_order(low, high)
 
     return breaks
 
@@ -183,7 +186,7 @@ def _any_disorder(
         if absent and any(value is None for value in values):
             return True
         known = [each for key, value in zip(keys, values, strict=True) if (each := key(value)) is not None]
-        return not all(_compare(in_order, low, high) for low, high in pairwise(known))
+        return not all(in_order(low, high) for low, high in pairwise(known))
 
     return breaks
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-_DATE_LENGTH: Final = 10
+DATE_LENGTH: Final = 10
+"""Characters of a full-date."""
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
 _DATE_TIME = re.compile(
     r"(\d{4})(-\d{2}-\d{2})[Tt](\d{2}:\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-]\d{2}:\d{2}))", re.ASCII
@@ -27,11 +28,12 @@ def date_key(text: str) -> str | None:
 
     Source: RFC 3339 section 5.6.
     """
-    return _date_key(text) if len(text) == _DATE_LENGTH else None
+    return read_date(text) if len(text) == DATE_LENGTH else None
 
 
 @lru_cache(maxsize=65_536)
-def _date_key(text: str) -> str | None:
+def read_date(text: str) -> str | None:
+    """Read a full-date of the right length. Days repeat from record to record, so they are remembered."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None

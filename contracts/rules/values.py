@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final
 
 from contracts.fields import FieldType
-from contracts.rules.times import date_key, instant_key
+from contracts.rules.times import DATE_LENGTH, instant_key, read_date
 
 Key = Callable[[Any], Any]
 """Turns a value of a record into what compares; None for a value of a type that it is not about."""
@@ -55,8 +55,8 @@ def number_key(value: Any) -> int | float | Decimal | None:
 
 
 def date_string_key(value: Any) -> str | None:
-    """Read a date string."""
-    return date_key(value) if type(value) is str else None
+    """Read a date string; one call deep, for it is asked for every record."""
+    return read_date(value) if type(value) is str and len(value) == DATE_LENGTH else None
 
 
 def instant_string_key(value: Any) -> Any:

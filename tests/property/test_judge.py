@@ -183,7 +183,8 @@ keywords = st.fixed_dictionaries(
     {},
     optional={
         "type": st.sampled_from(["object", "array", "string", "number", "integer", "boolean", "null"]),
-        "minimum": st.integers(-3, 3),
+        "minimum": st.sampled_from([-3, 0, 0.3, 2]),
+        "maximum": st.sampled_from([1.5, 3.0, 4]),
         "exclusiveMaximum": st.sampled_from([0, 0.3, 2.5, 10]),
         "multipleOf": st.sampled_from([1, 2, 0.5]),
         "maxLength": st.integers(0, 3),
