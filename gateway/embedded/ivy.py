@@ -81,13 +81,16 @@ def _failure(lines: list[str]) -> str:
     )
 
 
-def _ivy_jar() -> Path:
+def pyspark_home() -> Path:
+    """Return the folder of the installed PySpark, found without loading it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SettingsError(
-            "pyspark is not installed, and its jars folder holds the Ivy that resolves the rest"
-        )
-    folder = Path(spec.origin).parent / "jars"
+        raise SettingsError("pyspark is not installed: run make setup, or pip install tidegate")
+    return Path(spec.origin).parent
+
+
+def _ivy_jar() -> Path:
+    folder = pyspark_home() / "jars"
     found = sorted(folder.glob("ivy-*.jar"))
     if not found:
         raise SettingsError(f"no ivy-*.jar in {folder}: reinstall pyspark")

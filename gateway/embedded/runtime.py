@@ -20,7 +20,7 @@ from gateway.cli.exits import ExitCode
 from gateway.client import RegistryClient
 from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.ivy import Progress
+from gateway.embedded.ivy import Progress, pyspark_home
 from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import Child, Command
@@ -172,6 +172,8 @@ class Runtime:
         ]
         # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.
         environment = {"TIDEGATE_SPARK_JARS": str(self._jars.spark_dir), "SPARK_LOCAL_IP": ports.HOST}
+        # Another Spark of this machine has other connectors.
+        environment["SPARK_HOME"] = str(pyspark_home())
         if self._options.java_options:
             environment["JDK_JAVA_OPTIONS"] = " ".join(self._options.java_options)
         self._start("job", arguments, environment)

@@ -246,7 +246,7 @@ def quarantined(run: Up) -> int:
 
 
 def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
-    run = up(str(EXAMPLES / "contract.yaml"))
+    run = up(str(EXAMPLES / "contract.yaml"), SPARK_HOME="/opt/another-spark")
     run.await_ready()
     produce(run, "same-day.pass.json", "age-is-known.fail.json")
     until(lambda: table_rows(run.state) == 1)
