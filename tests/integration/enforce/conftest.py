@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ from pyspark.sql import SparkSession
 from gateway.embedded.broker import Broker
 from spark_jobs.settings import JobSettings
 from tests.integration.enforce.line import Line
+from tests.integration.enforce.registry import Registry
 
 
 @pytest.fixture
@@ -46,29 +44,32 @@ def line(make_line: Callable[..., Line]) -> Line:
 
 
 @pytest.fixture(scope="session")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of a real registry in a process of its own."""
-    folder = tmp_path_factory.mktemp("registry")
-    command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--database-url", f"sqlite:///{folder}/registry.db"], stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        url = next(
-            f"http://127.0.0.1:{event['port']}"
-            for event in map(json.loads, process.stderr)
-            if event["event"] == "registry_listening"
-        )
-        yield url
-        process.terminate()
-        process.communicate(timeout=30)
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """The registry of all lines that do without a story of their own."""
+    running = Registry(tmp_path_factory.mktemp("registry"), 0)
+    yield running
+    running.stop()
 
 
 @pytest.fixture
-def publish(registry: str) -> Callable[[dict[str, object]], None]:
+def make_registry(tmp_path: Path) -> Iterator[Callable[..., Registry]]:
+    """Give a function that starts a registry over one database: `make_registry(port=0)`."""
+    started: list[Registry] = []
+
+    def make(port: int = 0) -> Registry:
+        started.append(Registry(tmp_path, port))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.stop()
+
+
+@pytest.fixture
+def publish(registry: Registry) -> Callable[[dict[str, object]], None]:
     """Give a function that publishes a contract document."""
 
     def post(document: dict[str, object]) -> None:
-        httpx.post(f"{registry}/api/v1/contracts", json=document).raise_for_status()
+        httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
 
     return post

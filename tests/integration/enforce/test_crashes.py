@@ -16,6 +16,7 @@ from contracts.evidence import read_evidence
 from gateway.embedded.jars import Jars
 from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, environment, row
+from tests.integration.enforce.registry import Registry
 
 CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
 RECORDS = 40
@@ -24,13 +25,13 @@ Crash = Callable[[Line, Step, int], None]
 
 
 @pytest.fixture
-def crash(jars: Jars, registry: str) -> Crash:
+def crash(jars: Jars, registry: Registry) -> Crash:
     """Give a function that runs the job in its own process until it kills itself after a step."""
 
     def run(line: Line, step: Step, times: int) -> None:
         process = subprocess.run(
             [sys.executable, CRASHING_JOB, step, str(times), line.contract_id],
-            env={**os.environ, **environment(line, jars, registry), "TIDEGATE_MAX_OFFSETS": "10"},
+            env={**os.environ, **environment(line, jars, registry.url), "TIDEGATE_MAX_OFFSETS": "10"},
             check=False,
             capture_output=True,
             timeout=120,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 import pytest
@@ -261,10 +259,3 @@ def test_a_stream_may_start_at_the_latest_record(line: Line) -> None:
     assert [each["id"] for each in line.rows()] == ["r2"]
     assert line.ledger().begin == {0: 1, 1: 0}
     assert line.reconcile().holds
-
-
-def test_the_source_is_read_and_judged_once(line: Line) -> None:
-    line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(100)))
-    line.enforce()
-    (report,) = line.reports
-    assert json.loads(report.model_dump_json())["records"] == 100

@@ -1,0 +1,36 @@
+"""A real registry for jobs in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+
+class Registry:
+    """A real registry in a process of its own."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", str(port)]
+        self._process = subprocess.Popen(
+            [*command, "--database-url", f"sqlite:///{folder}/registry.db"], stderr=subprocess.PIPE, text=True
+        )
+        assert self._process.stderr is not None
+        self.port = next(
+            int(event["port"])
+            for event in map(json.loads, self._process.stderr)
+            if event["event"] == "registry_listening"
+        )
+        self.url = f"http://127.0.0.1:{self.port}"
+        # Nobody reads its log: it must not fill the pipe.
+        self._drain = threading.Thread(target=self._process.stderr.read, daemon=True)
+        self._drain.start()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+        self._drain.join(30)
+        assert self._process.stderr is not None
+        self._process.stderr.close()

@@ -1,0 +1,201 @@
+"""`tidegate enforce` as people run it: its own process, a real registry, signals, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.embedded.jars import Jars
+from tests.integration.enforce.line import KNOWN, Line, environment, row
+from tests.integration.enforce.registry import Registry
+
+DEADLINE_SECONDS = 120.0
+Publish = Callable[[dict[str, object]], None]
+
+
+class RunningJob:
+    """A job in a process of its own, and the events that it logs."""
+
+    def __init__(self, arguments: list[str], env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli.main", "enforce", *arguments],
+            env={**os.environ, **env},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            with self._changed:
+                self.lines.append(text)
+                if text.startswith("{"):
+                    self.events.append(json.loads(text))
+                self._changed.notify_all()
+
+    def await_event(self, name: str, count: int = 1, **fields: object) -> dict[str, Any]:
+        """Wait for the `count`-th event of this name with these fields."""
+
+        def found() -> list[dict[str, Any]]:
+            return [e for e in self.events if e["event"] == name and fields.items() <= e.items()]
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(found()) >= count, DEADLINE_SECONDS), "".join(
+                self.lines
+            )
+            return found()[count - 1]
+
+    def stop(self, how: signal.Signals) -> int:
+        """Send a signal; give the exit code."""
+        self.process.send_signal(how)
+        return self.exit_code()
+
+    def exit_code(self) -> int:
+        code = self.process.wait(DEADLINE_SECONDS)
+        self._reader.join(DEADLINE_SECONDS)
+        return code
+
+
+@pytest.fixture
+def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
+    """Give a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
+    jobs: list[RunningJob] = []
+
+    def run(registry_url: str, lines: list[Line], *options: str) -> RunningJob:
+        ids = [line.contract_id for line in lines]
+        jobs.append(RunningJob([*ids, *options], environment(lines[0], jars, registry_url)))
+        return jobs[-1]
+
+    yield run
+    for job in jobs:
+        job.process.kill()
+        job.exit_code()
+        assert job.process.stderr is not None
+        job.process.stderr.close()
+
+
+def test_several_streams_in_one_process(
+    make_line: Callable[..., Line],
+    registry: Registry,
+    publish: Publish,
+    start: Callable[..., RunningJob],
+    tmp_path: Path,
+) -> None:
+    """One of them must not let its record pass and stops; the other goes on, and ends between two batches."""
+    good, bad = make_line(), make_line()
+    publish(good.document())
+    publish(bad.document(rules=[{**KNOWN, "on_violation": "fail"}]))
+    good.produce(row(0), row(1, 999))
+    bad.produce(row(0, 999))
+    ready = tmp_path / "ready.json"
+    job = start(registry.url, [good, bad], "--ready-file", str(ready))
+    job.await_event("stream_failed", stream=bad.contract_id, kind="StreamStopped")
+    job.await_event("batch_published", stream=good.contract_id, n=1, written=1, quarantined=1)
+    assert json.loads(ready.read_text()) == {
+        "pid": job.process.pid,
+        "streams": [good.contract_id, bad.contract_id],
+    }
+    good.produce(row(2), row(3))
+    job.await_event("batch_published", stream=good.contract_id, n=2)
+    assert job.stop(signal.SIGTERM) == 4
+    assert "amount-is-known" in job.lines[-1]
+    assert good.reconcile().holds
+    assert (len(good.rows()), len(good.quarantined())) == (3, 1)
+    batches = httpx.get(f"{registry.url}/api/v1/streams/{good.contract_id}/batches").json()
+    assert good.ledger().n == len(batches["batches"] if isinstance(batches, dict) else batches)
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_stops_gracefully(
+    line: Line,
+    registry: Registry,
+    publish: Publish,
+    start: Callable[..., RunningJob],
+    how: signal.Signals,
+    code: int,
+) -> None:
+    publish(line.document())
+    job = start(registry.url, [line])
+    job.await_event("stream_started")
+    line.produce(*(row(n) for n in range(100)))
+    job.await_event("batch_published")
+    assert job.stop(how) == code
+    job.await_event("stream_ended")
+    assert line.reconcile().holds
+
+
+def test_a_registry_that_goes_away_and_comes_back(
+    line: Line, make_registry: Callable[..., Registry], start: Callable[..., RunningJob]
+) -> None:
+    """The last good contract serves meanwhile, for as long as it may; then the stream ends."""
+    first = make_registry()
+    httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    job = start(first.url, [line], "--registry-grace-seconds", "20")
+    line.produce(row(0))
+    job.await_event("batch_published")
+    first.stop()
+    line.produce(row(2))
+    job.await_event("registry_away", serving="1.0.0")
+    job.await_event("batch_published", 2)
+    second = make_registry(port=first.port)
+    httpx.post(
+        f"{second.url}/api/v1/contracts", json=line.document(version="1.1.0", rules=[])
+    ).raise_for_status()
+    line.produce(row(4, 999))
+    job.await_event("registry_returned")
+    job.await_event("batch_published", 3)
+    assert line.rows()[-1]["_contract"] == f"{line.contract_id}@1.1.0"
+    second.stop()
+    line.produce(row(6))
+    job.await_event("batch_published", 4)
+    # Each batch asks; when the time is over, the next one ends the stream.
+    while job.process.poll() is None:
+        line.produce(row(8))
+        job.await_event("registry_away", 2)
+        time.sleep(0.5)
+    assert job.exit_code() == 3
+    assert "has not answered for" in job.lines[-1]
+    assert line.reconcile().holds
+
+
+def test_a_second_process_takes_over(
+    line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
+) -> None:
+    """As in a careless deployment: the first one must stop, and not fence the second in turn."""
+    publish(line.document())
+    first = start(registry.url, [line])
+    first.await_event("stream_started")
+    second = start(registry.url, [line])
+    second.await_event("stream_started", epoch=2)
+    line.produce(*(row(n, 999 if n % 2 else 1) for n in range(10)))
+    assert first.exit_code() == 5
+    second.await_event("batch_published")
+    line.produce(row(10))
+    assert second.stop(signal.SIGTERM) == 0
+    line.enforce()
+    assert line.reconcile().holds
+    assert (len(line.rows()), len(line.quarantined())) == (6, 5)
+
+
+def test_settings_that_cannot_work_are_named(start: Callable[..., RunningJob], line: Line) -> None:
+    job = start("http://127.0.0.1:9", [line], "--sink", "paper")
+    assert job.exit_code() == 2
+    assert "sink" in "".join(job.lines)
+    job = start("http://127.0.0.1:9", [line], "--registry-grace-seconds", "1")
+    assert job.exit_code() == 3
