@@ -81,6 +81,11 @@ class Runtime:
         """The folder of the Iceberg tables."""
         return self._state.warehouse
 
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs: broker.log, gateway.log, job.log."""
+        return self._state.logs
+
     def __enter__(self) -> Self:
         self._java = find_java()
         asked = self._options.port

@@ -36,7 +36,7 @@ class StateDirectory:
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
         self.path = path.absolute()
-        self.run = RunDirectory(self.path / "run", self.path / "logs")
+        self.run = RunDirectory(self.path / "run", self.logs)
         self.ended: tuple[str, ...] = ()
         self._fresh = fresh
         self._lock: IO[str] | None = None
@@ -50,6 +50,11 @@ class StateDirectory:
     def warehouse(self) -> Path:
         """The folder of the Iceberg tables and their catalog."""
         return self.path / "warehouse"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the logs, one for each part."""
+        return self.path / "logs"
 
     @property
     def checkpoints(self) -> Path:

@@ -135,7 +135,8 @@ def _follow(
     with httpx.Client(base_url=runtime.registry_url, trust_env=False) as client:
         while any(_judged(reported[stream.name]) < stream.records.num_rows for stream in streams):
             if time.monotonic() - last_news > _QUIET_SECONDS:
-                raise Unavailable(f"the job reported nothing for {_QUIET_SECONDS} s; its log says why")
+                log = runtime.logs / "job.log"
+                raise Unavailable(f"the job reported nothing for {_QUIET_SECONDS} s; {log} says why")
             time.sleep(_LOOK_SECONDS)
             runtime.check()
             for sent in sending:
