@@ -136,6 +136,14 @@ def test_the_demo_ends_by_itself_and_its_sums_hold(tmp_path: Path) -> None:
     assert not _running(tmp_path)
 
 
+def test_a_report_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    ended = _demo(tmp_path, "--report", str(tmp_path / "nowhere" / "figures.json"))
+    output, _ = ended.communicate(timeout=60)
+    assert ended.returncode == 2
+    assert "nowhere is no folder that can be written to" in output
+    assert not (tmp_path / "state").exists()
+
+
 @pytest.mark.full
 def test_the_whole_demo_serves_its_page_until_it_is_interrupted(tmp_path: Path) -> None:
     report = tmp_path / "figures.json"
