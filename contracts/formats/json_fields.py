@@ -181,8 +181,10 @@ def _children(schema: dict[str, Any], name: str) -> Iterator[Any]:
     if name in properties:
         yield properties[name]
     yield from patterns
-    if name not in properties and not patterns and isinstance(schema.get("additionalProperties"), dict):
-        yield schema["additionalProperties"]
+    # A map declares its members; `{}` and `true` only leave the object open.
+    others = schema.get("additionalProperties")
+    if name not in properties and not patterns and isinstance(others, dict) and others:
+        yield others
     if name.isascii() and name.isdigit():
         yield from _item(schema, int(name))
 
@@ -193,7 +195,7 @@ def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
     rest = schema.get("additionalItems") if isinstance(items, list) else items
     if index < len(leading):
         yield leading[index]
-    elif isinstance(rest, dict):
+    elif rest is not None:
         yield rest
 
 

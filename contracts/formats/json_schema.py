@@ -83,22 +83,50 @@ def _compile(definition: Schema, *, assert_formats: bool) -> jsonschema_rs.Valid
             )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as refused:
             error = refused
-    raise _compile_error(error)
+    raise _compile_error(error, definition)
 
 
-def _compile_error(error: Exception | None) -> ContractError:
+def _compile_error(error: Exception | None, definition: Schema) -> ContractError:
     if not isinstance(error, jsonschema_rs.ValidationError):
         return ContractError.at(_DEFINITION, f"not a JSON Schema: {error}")
-    pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
-        return ContractError((Problem(pointer, _reference_message(error.message)),))
-    return ContractError((Problem(pointer, f"not a JSON Schema: {error.message}"),))
+        return _reference_error(error.message, definition)
+    pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
+    return ContractError.at(pointer, f"not a JSON Schema: {error.message}")
 
 
-def _reference_message(message: str) -> str:
-    if "Retrieval is disabled" in message:
-        return f"a $ref must stay inside the document, for none is ever fetched: {message}"
-    return f"a $ref that leads nowhere: {message}"
+def _reference_error(message: str, definition: Schema) -> ContractError:
+    if "meta-schema" in message:
+        drafts = "write one of the drafts 4 to 2020-12, such as https://json-schema.org/draft/2020-12/schema"
+        return ContractError.at(f"{_DEFINITION}/$schema", f"no such draft of JSON Schema is known; {drafts}")
+    # jsonschema-rs says what it did not find, not from where it was looked for.
+    guilty = [
+        Problem(f"{_DEFINITION}{pointer}", f"the reference `{reference}` {_whither(reference)}")
+        for pointer, reference in _references(definition)
+        if any(part and part in message for part in (reference, *reference.split("#")))
+    ]
+    return ContractError(tuple(guilty) or (Problem(_DEFINITION, f"a reference leads nowhere: {message}"),))
+
+
+def _whither(reference: str) -> str:
+    if reference.startswith("#"):
+        return "leads nowhere"
+    return "leads out of the document, and none is ever fetched; put what it names under `$defs`"
+
+
+def _references(definition: Schema) -> Iterator[tuple[str, str]]:
+    stack: list[tuple[str, Any]] = [("", definition)]
+    while stack:
+        pointer, node = stack.pop()
+        if isinstance(node, list):
+            stack.extend((f"{pointer}/{index}", item) for index, item in enumerate(node))
+        elif isinstance(node, dict):
+            stack.extend((pointer + join((name,)), member) for name, member in node.items())
+            yield from (
+                (pointer + join((name,)), member)
+                for name, member in node.items()
+                if name in {"$ref", "$dynamicRef", "$recursiveRef"} and isinstance(member, str)
+            )
 
 
 def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table

@@ -25,6 +25,7 @@ _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
 _LITERAL = re.compile(
     r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
 )
+_COMMENT = re.compile(r"//[^\n]*")
 _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
 """How the library's errors say that a key, a value or an item is not there."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
@@ -71,6 +72,21 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
     return Built((), breaks, "", "breaks the expression of the rule, or cannot be evaluated by it")
 
 
+def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:
+    """Compile the test that several sound expressions all hold; None when there are fewer than two.
+
+    Most records break none, and one evaluation takes hardly longer than that of one expression alone.
+    """
+    if len(expressions) < 2:
+        return None
+    evaluator = _environment().compile(" && ".join(f"({expression}\n)" for expression in expressions)).eval
+
+    def hold(record: Any) -> bool:
+        return _ask(evaluator, record)[0] is Outcome.HOLDS
+
+    return hold
+
+
 def evaluate(evaluator: Callable[..., Any], record: Any) -> Outcome:
     """Evaluate an expression over a record. Never raises."""
     outcome, reason = _ask(evaluator, record)
@@ -94,8 +110,9 @@ def _ask(evaluator: Callable[..., Any], record: Any) -> tuple[Outcome, str]:
     value = result.value()
     if value is True or value is False:
         return (Outcome.HOLDS if value else Outcome.BROKEN), ""
-    is_absent = any(part in value for part in _ABSENT)
-    return (Outcome.UNKNOWN if is_absent else Outcome.ERROR), value
+    reason = str(value)
+    is_absent = any(part in reason for part in _ABSENT)
+    return (Outcome.UNKNOWN if is_absent else Outcome.ERROR), reason
 
 
 def _plain(value: Any) -> Any:
@@ -120,7 +137,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _expect_fields(expression: str, scope: Scope) -> None:
-    for match in _CHAIN.finditer(_LITERAL.sub('""', expression)):
+    for match in _CHAIN.finditer(_COMMENT.sub("", _LITERAL.sub('""', expression))):
         path = match[1].split(".")[1:]
         if match[2]:  # the last name is that of a function
             path.pop()

@@ -18,7 +18,7 @@ from contracts.model import (
     RequiredWhen,
     Rule,
 )
-from contracts.rules.cel import build_cel
+from contracts.rules.cel import all_hold, build_cel
 from contracts.rules.compiled import Built, CompiledRule, RuleSet
 from contracts.rules.kinds import (
     build_forbidden,
@@ -51,7 +51,7 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
-    return RuleSet(tuple(compiled))
+    return RuleSet(tuple(compiled), all_hold([rule.expr for rule in contract.rules if isinstance(rule, Cel)]))
 
 
 def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind

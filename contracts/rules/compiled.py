@@ -42,12 +42,17 @@ class CompiledRule:
 class RuleSet:
     """All rules of a contract, asked at once."""
 
-    def __init__(self, rules: tuple[CompiledRule, ...]) -> None:
+    def __init__(
+        self, rules: tuple[CompiledRule, ...], whole_holds: Callable[[Any], bool] | None = None
+    ) -> None:
+        """Take the rules, and a quick test that says when a record breaks none of those about whole records."""
         self.rules = rules
+        self._whole_holds = whole_holds
         # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
         self._single: list[tuple[str, Callable[[Any], bool], int]] = []
         self._double: list[tuple[str, str, Callable[[Any, Any], bool], int]] = []
-        self._other: list[tuple[Callable[[Any, bool], bool], int]] = []
+        self._deep: list[tuple[Callable[[Any], bool], int]] = []
+        self._whole: list[tuple[Callable[[Any, bool], bool], int]] = []
         for index, rule in enumerate(rules):
             bit, breaks = 1 << index, rule.check.breaks
             match rule.check.paths:
@@ -56,9 +61,9 @@ class RuleSet:
                 case ((first,), (second,)):
                     self._double.append((first, second, breaks, bit))
                 case ():
-                    self._other.append((breaks, bit))
+                    self._whole.append((breaks, bit))
                 case paths:
-                    self._other.append((_reading(paths, breaks), bit))
+                    self._deep.append((_reading(paths, breaks), bit))
 
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
         """Give the bit set of the rules that a record breaks, the first rule lowest.
@@ -73,9 +78,13 @@ class RuleSet:
         for first, second, breaks_both, bit in self._double:
             if breaks_both(get(first), get(second)):
                 bits |= bit
-        for breaks_record, bit in self._other:
-            if breaks_record(record, fits):
+        for breaks_deep, bit in self._deep:
+            if breaks_deep(record):
                 bits |= bit
+        if self._whole and (self._whole_holds is None or not self._whole_holds(record)):
+            for breaks_whole, bit in self._whole:
+                if breaks_whole(record, fits):
+                    bits |= bit
         return bits
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
@@ -108,8 +117,8 @@ def _item_of(value: Any) -> Callable[[str], Any]:
     return lambda token: item_at(value, token)
 
 
-def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any, bool], bool]:
+def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any], bool]:
     if len(paths) == 1:
         (path,) = paths
-        return lambda record, _: breaks(read(record, path))
-    return lambda record, _: breaks(*(read(record, path) for path in paths))
+        return lambda record: breaks(read(record, path))
+    return lambda record: breaks(*(read(record, path) for path in paths))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import re2  # type: ignore[import-untyped] # it publishes no types
 
 from contracts.fields import tokens
-from contracts.model import Condition, Forbidden, Matches, OneOf, Ordered, Range, RequiredWhen
+from contracts.model import Condition, Forbidden, Matches, OneOf, Ordered, Range, RequiredWhen, Scalar
 from contracts.rules.compiled import Built
 from contracts.rules.membership import member_of
 from contracts.rules.scope import Scope
@@ -38,7 +38,7 @@ def build_forbidden(rule: Forbidden, scope: Scope) -> Built | None:
     found = scope.field_type(rule.field, "/field")
     if found is None:
         return None
-    member, absent = member_of(rule.values, found, "/values", scope), rule.nulls == "violate"
+    member, absent = member_of(_placed("/values", rule.values), found, scope), rule.nulls == "violate"
 
     def breaks(value: Any) -> bool:
         return absent if value is None else member(value) is True
@@ -51,7 +51,7 @@ def build_one_of(rule: OneOf, scope: Scope) -> Built | None:
     found = scope.field_type(rule.field, "/field")
     if found is None:
         return None
-    member, absent = member_of(rule.values, found, "/values", scope), rule.nulls == "violate"
+    member, absent = member_of(_placed("/values", rule.values), found, scope), rule.nulls == "violate"
 
     def breaks(value: Any) -> bool:
         return absent if value is None else member(value) is False
@@ -246,9 +246,13 @@ def _condition(when: Condition, scope: Scope) -> Callable[[Any], bool] | None:
         return None
     if when.present:
         return lambda value: value is not None
-    values = when.one_of if when.one_of is not None else (when.equals,)
-    member = member_of(values, found, "/when/one_of" if when.one_of is not None else "/when/equals", scope)
+    values = {"/when/equals": when.equals} if when.one_of is None else _placed("/when/one_of", when.one_of)
+    member = member_of(values, found, scope)
     return lambda value: member(value) is True
+
+
+def _placed(place: str, values: tuple[Scalar, ...]) -> dict[str, Scalar]:
+    return {f"{place}/{index}": value for index, value in enumerate(values)}
 
 
 def _about(pointer: str, breaks: Callable[[Any], bool], what: str) -> Built:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -15,19 +15,19 @@ Member = Callable[[Any], bool | None]
 """Whether a value is listed; None for a value of a type of which the list has none."""
 
 
-def member_of(values: tuple[Scalar, ...], found: FieldType, place: str, scope: Scope) -> Member:
+def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> Member:
     """Compile a list of values that `found` should be able to hold; notes a problem for each that it cannot.
 
-    `place` is the pointer of the list below the rule.
+    `values` has them by their place, a pointer below the rule.
     """
     times = order_of_times(found)
     listed: dict[type, set[Any]] = {}
     moments: set[Any] = set()
-    for index, value in enumerate(values):
+    for place, value in values.items():
         if times is not None and isinstance(value, str):
-            moments.add(_moment(value, f"{place}/{index}", times, scope))
+            moments.add(_moment(value, place, times, scope))
             continue
-        for kind, comparable in _entries(value, found, f"{place}/{index}", scope):
+        for kind, comparable in _entries(value, found, place, scope):
             listed.setdefault(kind, set()).add(comparable)
     member = _among({kind: frozenset(entries) for kind, entries in listed.items()})
     return member if times is None or not moments else _among_moments(frozenset(moments), times, member)
