@@ -23,13 +23,19 @@ def payloads(values: pa.Array, framing: Framing) -> pa.Array:
     """Cut the frame off each value; null where there is none to cut although the framing wants one."""
     if framing in {"none", "confluent-header"}:
         return values
-    is_framed = pc.fill_null(pc.starts_with(values, _MAGIC), False)
-    if framing == "auto" and not pc.any(is_framed).as_py():
+    if framing == "auto" and not pc.any(pc.starts_with(values, _MAGIC)).as_py():
         return values
-    is_whole = pc.greater_equal(pc.binary_length(values), PREFIX_BYTES)
-    cut = pc.if_else(is_whole, pc.binary_slice(values, PREFIX_BYTES), None)
-    bare = values if framing == "auto" else pa.nulls(len(values), values.type)
-    return pc.if_else(is_framed, cut, bare)
+    # In Python: Arrow's binary_slice fails on slices of arrays with values shorter than the prefix.
+    bare_is_right = framing == "auto"
+    return pa.array(
+        [_payload(value, bare_is_right=bare_is_right) for value in values.to_pylist()], values.type
+    )
+
+
+def _payload(value: bytes | None, *, bare_is_right: bool) -> bytes | None:
+    if value is None or not value.startswith(_MAGIC):
+        return value if bare_is_right else None
+    return value[PREFIX_BYTES:] if len(value) >= PREFIX_BYTES else None
 
 
 def frame_violation(value: bytes) -> Violation:

@@ -216,6 +216,16 @@ def _declared_names(schema: Any) -> Iterator[str]:
         elif isinstance(node, dict):
             if isinstance(node.get("properties"), dict):
                 yield from node["properties"]
-            if isinstance(node.get("required"), list):
-                yield from (name for name in node["required"] if isinstance(name, str))
+            for names in (
+                node.get("required"),
+                *_values(node, "dependentRequired"),
+                *_values(node, "dependencies"),
+            ):
+                if isinstance(names, list):
+                    yield from (name for name in names if isinstance(name, str))
             stack.extend(node.values())
+
+
+def _values(schema: dict[str, Any], keyword: str) -> Iterator[Any]:
+    members = schema.get(keyword)
+    return iter(members.values()) if isinstance(members, dict) else iter(())

@@ -21,6 +21,16 @@ MAX_VIOLATIONS: Final = 100
 _BACKTRACK_LIMIT: Final = 100_000
 _MAX_SHOWN: Final = 120
 _DEFINITION: Final = "/schema/definition"
+_NO_MORE_PROPERTIES: Final = "has properties that the schema does not allow"
+_NO_MORE_ITEMS: Final = "has items that the schema does not allow"
+_CLOSING: Final = {
+    "additionalProperties": _NO_MORE_PROPERTIES,
+    "unevaluatedProperties": _NO_MORE_PROPERTIES,
+    "additionalItems": _NO_MORE_ITEMS,
+    "unevaluatedItems": _NO_MORE_ITEMS,
+    "items": _NO_MORE_ITEMS,
+}
+"""Keywords that close an object or an array when their schema is `false`."""
 
 
 class JsonSchemaFormat:
@@ -61,7 +71,11 @@ class JsonSchemaFormat:
         path = tuple(
             str(part) if isinstance(part, int) or part in names else "*" for part in error.instance_path
         )
-        return _violation(error.kind.name, join(path), _sentence(error.kind, names))
+        code, sentence = error.kind.name, _sentence(error.kind, names)
+        keyword = error.schema_path[-1] if error.schema_path else ""
+        if keyword in _CLOSING and isinstance(error.kind, jsonschema_rs.ValidationErrorKind.FalseSchema):
+            code, sentence = str(keyword), _CLOSING[str(keyword)]
+        return _violation(code, join(path), sentence)
 
 
 def _violation(code: str, pointer: str, message: str) -> Violation:
@@ -167,10 +181,8 @@ def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str]) ->
             return "must be one of the values that the schema lists"
         case kinds.Constant():
             return "must be the value that the schema gives"
-        case kinds.AdditionalProperties() | kinds.UnevaluatedProperties():
-            return "has properties that the schema does not allow"
-        case kinds.AdditionalItems() | kinds.UnevaluatedItems():
-            return "has items that the schema does not allow"
+        case kind if kind.name in _CLOSING:
+            return _CLOSING[kind.name]
         case kinds.UniqueItems():
             return "must have no item twice"
         case kinds.Contains():

@@ -40,6 +40,12 @@ class Outcome(Enum):
     ERROR = auto()
 
 
+_DETAILS: Final = {
+    Outcome.UNKNOWN: "lacks a value that the expression of the rule needs",
+    Outcome.ERROR: "breaks the expression of the rule: evaluation error",
+}
+
+
 @cache
 def _environment() -> Any:
     return cel.NewEnv(variables={"this": cel.Type.DYN})
@@ -69,7 +75,10 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
             case Outcome.ERROR:
                 return fits
 
-    return Built((), breaks, "", "breaks the expression of the rule, or cannot be evaluated by it")
+    def detail(record: Any) -> str | None:
+        return _DETAILS.get(evaluate(expression.eval, record))
+
+    return Built((), breaks, "", "breaks the expression of the rule", detail)
 
 
 def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:

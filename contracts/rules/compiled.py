@@ -16,13 +16,15 @@ class Built:
     """A check of the values of some fields.
 
     `breaks` takes one value for each of `paths` (None where a record has none), and without paths the record and
-    whether it fits its schema. It is total: it raises on no value. `pointer` and `message` are what a violation says.
+    whether it fits its schema. It is total: it raises on no value. `pointer` and `message` are what a violation says;
+    `detail` looks at the record that breaks the rule and says what the message leaves open.
     """
 
     paths: tuple[Path, ...]
     breaks: Callable[..., bool]
     pointer: str
     message: str
+    detail: Callable[[Any], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,11 @@ class CompiledRule:
     disposition: Disposition
     check: Built
 
-    def violation(self) -> Violation:
+    def violation(self, record: Any) -> Violation:
         """Say that a record breaks the rule."""
-        return Violation(Stage.RULE, self.id, self.check.pointer, self.severity, self.check.message)
+        detail = self.check.detail(record) if self.check.detail is not None else None
+        message = detail or self.check.message
+        return Violation(Stage.RULE, self.id, self.check.pointer, self.severity, message)
 
 
 class RuleSet:
@@ -90,7 +94,7 @@ class RuleSet:
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
         """Say which rules a record breaks, in the order of the contract."""
         bits = self.broken(record, fits)
-        return (rule.violation() for index, rule in enumerate(self.rules) if bits >> index & 1)
+        return (rule.violation(record) for index, rule in enumerate(self.rules) if bits >> index & 1)
 
 
 def read(record: Any, path: Path) -> Any:

@@ -13,7 +13,7 @@ import re2  # type: ignore[import-untyped] # it publishes no types
 
 from contracts.fields import tokens
 from contracts.model import Condition, Forbidden, Matches, OneOf, Ordered, Range, RequiredWhen, Scalar
-from contracts.rules.compiled import Built
+from contracts.rules.compiled import Built, read
 from contracts.rules.membership import member_of
 from contracts.rules.scope import Scope
 from contracts.rules.values import NUMBERS, Key, Order, exact, native, order_of, order_of_times
@@ -43,7 +43,7 @@ def build_forbidden(rule: Forbidden, scope: Scope) -> Built | None:
     def breaks(value: Any) -> bool:
         return absent if value is None else member(value) is True
 
-    return _about(rule.field, breaks, "holds a value that the contract forbids")
+    return _about(rule, breaks, "holds a value that the contract forbids")
 
 
 def build_one_of(rule: OneOf, scope: Scope) -> Built | None:
@@ -56,7 +56,7 @@ def build_one_of(rule: OneOf, scope: Scope) -> Built | None:
     def breaks(value: Any) -> bool:
         return absent if value is None else member(value) is False
 
-    return _about(rule.field, breaks, "holds none of the values that the contract allows")
+    return _about(rule, breaks, "holds none of the values that the contract allows")
 
 
 def build_matches(rule: Matches, scope: Scope) -> Built | None:
@@ -80,7 +80,7 @@ def build_matches(rule: Matches, scope: Scope) -> Built | None:
             return absent
         return type(value) is str and not matching(value)
 
-    return _about(rule.field, breaks, "does not match the pattern of the contract")
+    return _about(rule, breaks, "does not match the pattern of the contract")
 
 
 def build_range(rule: Range, scope: Scope) -> Built | None:
@@ -105,7 +105,7 @@ def build_range(rule: Range, scope: Scope) -> Built | None:
             return None
         breaks = _outside_times(limits, order, scope, absent=absent)
     bounds = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits.items())
-    return _about(rule.field, breaks, f"is outside its range ({bounds})")
+    return _about(rule, breaks, f"is outside its range ({bounds})")
 
 
 def _outside_numbers(limits: dict[str, Any], *, absent: bool) -> Callable[[Any], bool]:
@@ -162,7 +162,9 @@ def build_ordered(rule: Ordered, scope: Scope) -> Built | None:
         in_order = partial(_compare, in_order)
     disorder = _pair_disorder if len(keys) == 2 else _any_disorder
     breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
-    return Built(tuple(tokens(pointer) for pointer in rule.fields), breaks, rule.fields[-1], _disorder(rule))
+    paths = tuple(tokens(pointer) for pointer in rule.fields)
+    message = _disorder(rule, is_of_numbers=orders[0].name == NUMBERS.name)
+    return Built(paths, breaks, rule.fields[-1], message, _missing(rule.fields, rule.nulls))
 
 
 def _pair_disorder(
@@ -198,10 +200,11 @@ def _compare(holds: Callable[[Any, Any], bool], one: Any, other: Any) -> bool:
     return holds(one, other)
 
 
-def _disorder(rule: Ordered) -> str:
+def _disorder(rule: Ordered, *, is_of_numbers: bool) -> str:
     names = [pointer.removeprefix("/") for pointer in rule.fields]
     if len(names) == 2:
-        return f"{names[1]} is {'not after' if rule.strict else 'before'} {names[0]}"
+        after, before = ("above", "below") if is_of_numbers else ("after", "before")
+        return f"{names[1]} is {f'not {after}' if rule.strict else before} {names[0]}"
     return f"{', '.join(names)} do not {'increase' if rule.strict else 'stand in order'}"
 
 
@@ -255,8 +258,22 @@ def _placed(place: str, values: tuple[Scalar, ...]) -> dict[str, Scalar]:
     return {f"{place}/{index}": value for index, value in enumerate(values)}
 
 
-def _about(pointer: str, breaks: Callable[[Any], bool], what: str) -> Built:
-    return Built((tokens(pointer),), breaks, pointer, f"{pointer.removeprefix('/')} {what}")
+def _about(rule: Forbidden | Range | Matches | OneOf, breaks: Callable[[Any], bool], what: str) -> Built:
+    message = f"{rule.field.removeprefix('/')} {what}"
+    detail = _missing((rule.field,), rule.nulls)
+    return Built((tokens(rule.field),), breaks, rule.field, message, detail)
+
+
+def _missing(pointers: tuple[str, ...], nulls: str) -> Callable[[Any], str | None] | None:
+    """Make what says which field is missing, when that breaks a rule."""
+    if nulls != "violate":
+        return None
+
+    def detail(record: Any) -> str | None:
+        missing = (pointer for pointer in pointers if read(record, tokens(pointer)) is None)
+        return next((f"{pointer.removeprefix('/')} is missing or null" for pointer in missing), None)
+
+    return detail
 
 
 def _quiet() -> Any:
