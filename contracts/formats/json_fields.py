@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from referencing import Registry, Resource
-from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from contracts.fields import ANY_TYPE, FieldType, join, tokens
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
 
 _TIMES = frozenset({"date", "date-time"})
 _MAX_POINTERS = 2_000
@@ -60,7 +62,7 @@ class JsonFields:
 
     def top_level(self) -> tuple[str, ...]:
         """Names of the properties of the record itself, in the order of the schema."""
-        return tuple(dict.fromkeys(self._properties(self._schema, self._resolver, ())))
+        return tuple(dict.fromkeys(name for name, _, _ in self._declared(self._schema, self._resolver, ())))
 
     def _find(
         self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any], seen: tuple[int, ...]
@@ -107,17 +109,6 @@ class JsonFields:
         dependent = [*schema.get("dependentSchemas", {}).values()]
         for branch in (*conditional, *dependent):
             yield [branch]
-
-    def _properties(self, schema: Any, resolver: Resolver[Any], seen: tuple[int, ...]) -> Iterator[str]:
-        if not isinstance(schema, dict) or id(schema) in seen:
-            return
-        seen = (*seen, id(schema))
-        yield from schema.get("properties", {})
-        for part, inner in self._all_of(schema, resolver):
-            yield from self._properties(part, inner, seen)
-        for branches in self._any_of(schema):
-            for branch in branches:
-                yield from self._properties(branch, resolver, seen)
 
     def _walk(self) -> Iterator[str]:
         level: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = [((), self._schema, self._resolver)]

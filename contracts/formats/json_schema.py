@@ -56,14 +56,10 @@ class JsonSchemaFormat:
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
         found: dict[Violation, None] = {}
-        try:
-            for error in self._validator.iter_errors(record):
-                found[self._violation(error)] = None
-                if len(found) == MAX_VIOLATIONS:
-                    break
-        except ValueError:  # nested deeper than jsonschema-rs copies values into its errors
-            message = "does not fit the schema, and is nested too deep to say where"
-            found[_violation("schema", "", message)] = None
+        for error in self._validator.iter_errors(record):
+            found[self._violation(error)] = None
+            if len(found) == MAX_VIOLATIONS:
+                break
         return tuple(found)
 
     def _violation(self, error: jsonschema_rs.ValidationError) -> Violation:
