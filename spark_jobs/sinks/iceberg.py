@@ -6,11 +6,14 @@ The numbers in the comments are the steps of docs/exactly-once.md.
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+from pyspark.sql.types import StructField
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import Evidence, read_evidence
@@ -50,6 +53,7 @@ class IcebergSink:
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
+        self._gone: tuple[StructField, ...] = ()
         self.name = f"iceberg:{self._table.name}"
 
     @property
@@ -59,7 +63,7 @@ class IcebergSink:
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Create the table or add its new columns."""
-        self._table.ensure(column_types(plan))
+        self._gone = self._table.ensure(column_types(plan))
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
@@ -94,7 +98,7 @@ class IcebergSink:
         """Let go of the producers."""
         self._slots = []
 
-    def judge(self, batch: MicroBatch) -> PersistedBatch:
+    def judge(self, batch: MicroBatch) -> HeldBatch:
         """Judge the rows that are not settled, and keep what will be written of them."""
         judge = judge_column(batch.plan, typed=True)
         settled = self._settled.within(batch.start, batch.end)
@@ -105,12 +109,16 @@ class IcebergSink:
             verdict["disposition"].alias("_disposition"),
             verdict["failed"].alias("_failed"),
             verdict["columns"].alias("_columns"),
-            F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
+            "partition",
+            "offset",
+            "timestamp",
             # The bytes of accepted records are not needed again: only the refused ones are held.
             F.when(refused, _original()).alias("_original"),
         )
-        judged.persist()
-        return PersistedBatch(self, judged, batch, _tally(judged))
+        # Held as rows: cheaper than a columnar cache that is read once. And where `persist` would read and judge again
+        # after an executor is lost, this fails, and the batch begins anew: a record is judged once.
+        held = judged.localCheckpoint(eager=False)
+        return HeldBatch(self, held, batch, _tally(held))
 
     def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
@@ -124,35 +132,32 @@ class IcebergSink:
             self._slots[slot].write(records)
         return evidence
 
-    def publish(self, rows: DataFrame | None, batch: MicroBatch, decision: Decision) -> Ledger:
-        """Take steps 8 to 10: where a scan would begin, rows staged on a branch, one commit with the ledger."""
+    def stage(self, rows: DataFrame | None, batch: MicroBatch) -> str:
+        """Step 9: write the accepted rows where no reader looks; gives the mark to publish them by."""
+        with batch.watch(Step.STAGE):
+            return self._table.stage(rows)
+
+    def publish(self, rows: DataFrame | None, mark: str, batch: MicroBatch, decision: Decision) -> Ledger:
+        """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
         held = self._held
         ahead = self._settled.after(batch.end)
         for _ in range(_STAGE_ATTEMPTS):
-            with batch.watch(Step.STAGE):  # 9
-                if rows is None:
-                    self._table.stage_nothing()
-                else:
-                    self._table.stage(rows)
-            with batch.watch(
-                Step.PUBLISH
-            ):  # 8 and 10; after staging, when the markers of step 7 are in the log too
+            with batch.watch(Step.PUBLISH):
                 ends = held.scan_from
                 if decision.quarantined:  # otherwise nothing was added since
                     ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
                 new = held.publish(batch.published(decision, ahead.scan_from(ends), len(self._slots)))
-                is_published = self._table.publish(held, new)
+                is_published = self._table.publish(mark, held, new)
             if is_published:
                 self._ledger, self._settled = new, ahead
                 return new
+            mark = self.stage(rows, batch)
         raise Unavailable(f"{self._table.name}: other commits kept moving the table while a batch was staged")
 
     def fill(self, plan: EnforcementPlan) -> list[Column]:
         """Give the columns of the table that the contract has, and null for those it no longer has."""
-        types = column_types(plan)
-        known = [F.col("_columns")[name].alias(name) for name in types.names]
-        gone = [F.lit(None).cast(f.dataType).alias(f.name) for f in self._table.missing_columns(types)]
-        return known + gone
+        known = [F.col("_columns")[name].alias(name) for name in column_types(plan).names]
+        return known + [F.lit(None).cast(field.dataType).alias(field.name) for field in self._gone]
 
     @property
     def _held(self) -> Ledger:
@@ -170,8 +175,7 @@ class IcebergSink:
             before = start.new_ledger(name, scan_from, slots)
         claimed = before.claim(slots)
         for _ in range(_STAGE_ATTEMPTS):
-            self._table.stage_nothing()
-            if self._table.publish(held, claimed):
+            if self._table.publish(self._table.stage(None), held, claimed):
                 return claimed
         raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
 
@@ -196,8 +200,8 @@ class IcebergSink:
 
 
 @dataclass(frozen=True, slots=True)
-class PersistedBatch:
-    """A judged batch in Spark's cache."""
+class HeldBatch:
+    """A judged batch in the executors' memory."""
 
     sink: IcebergSink
     judged: DataFrame
@@ -205,26 +209,40 @@ class PersistedBatch:
     tallies: tuple[Tally, ...]
 
     def write(self, decision: Decision) -> Published:
-        """Refused records to the quarantine topic, the others to the table."""
-        evidence: Counter[RuleKey] = Counter()
-        is_refused = F.col("_disposition") == int(Disposition.QUARANTINED)
-        with self.batch.watch(Step.QUARANTINE):
-            if any(tally.disposition is Disposition.QUARANTINED for tally in self.tallies):
-                refused = self.judged.where(is_refused).select(
-                    "_source.partition", "_source.offset", "_original.*"
-                )
-                evidence = self.sink.quarantine(refused.toArrow(), self.batch)
-        rows: DataFrame | None = None
-        if decision.written:
-            rows = self.judged.where(F.col("_disposition") <= int(Disposition.ALERTED)).select(
-                *self.sink.fill(self.batch.plan), "_source", F.lit(self.batch.contract).alias("_contract")
-            )
-            rows = rows.coalesce(1 + decision.written // _ROWS_PER_FILE)
-        return Published(self.sink.publish(rows, self.batch, decision), evidence)
+        """Write refused records to the quarantine topic, the others to the table.
+
+        The rows are staged meanwhile: staging is invisible, and the commit waits for both.
+        """
+        rows = self._rows(decision)
+        on_my_behalf = inheritable_thread_target(self.judged.sparkSession)
+        with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
+            staging = pool.submit(on_my_behalf(self.sink.stage), rows, self.batch)
+            with self.batch.watch(Step.QUARANTINE):
+                evidence = self._quarantine()
+            mark = staging.result()
+        return Published(self.sink.publish(rows, mark, self.batch, decision), evidence)
 
     def release(self) -> None:
-        """Give the cache back."""
-        self.judged.unpersist()
+        """Free the rows now; else they wait for a collection in the driver."""
+        self.judged._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001 - it has no Python face
+
+    def _quarantine(self) -> Counter[RuleKey]:
+        if not any(tally.disposition is Disposition.QUARANTINED for tally in self.tallies):
+            return Counter()
+        refused = self.judged.where(F.col("_disposition") == int(Disposition.QUARANTINED))
+        rows = refused.select("partition", "offset", "_original.*").toArrow()
+        return self.sink.quarantine(rows, self.batch)
+
+    def _rows(self, decision: Decision) -> DataFrame | None:
+        if not decision.written:
+            return None
+        topic = F.lit(self.batch.plan.contract.topic).alias("topic")
+        rows = self.judged.where(F.col("_disposition") <= int(Disposition.ALERTED)).select(
+            *self.sink.fill(self.batch.plan),
+            F.struct(topic, "partition", "offset", "timestamp").alias("_source"),
+            F.lit(self.batch.contract).alias("_contract"),
+        )
+        return rows.coalesce(1 + decision.written // _ROWS_PER_FILE)
 
 
 def _original() -> Column:

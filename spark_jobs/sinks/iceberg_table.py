@@ -8,6 +8,7 @@ one that was compared.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.sql.types import (
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LEDGER_PROPERTY = "tidegate.ledger"
 BRANCH = "tidegate"
 MAIN = "main"
+_MARK = "tidegate.staged"
+"""Key in a snapshot's summary: instances share the branch, so each must know what it staged itself."""
 
 PROVENANCE = StructType(
     [
@@ -75,8 +78,8 @@ class LedgerTable:
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
 
-    def ensure(self, columns: StructType) -> None:
-        """Create the table, or add the columns that it lacks.
+    def ensure(self, columns: StructType) -> tuple[StructField, ...]:
+        """Create the table, or add the columns that it lacks; gives the columns that the contract no longer has.
 
         Raises StreamStopped when the existing table is not ours, or has a column of another type.
         """
@@ -103,11 +106,7 @@ class LedgerTable:
                     f"{self.name}: column {field.name} is {found.dataType.simpleString()}, the contract says "
                     f"{field.dataType.simpleString()}; give the column another name in the contract, or alter the table"
                 )
-
-    def missing_columns(self, columns: StructType) -> tuple[StructField, ...]:
-        """Columns of the table that the contract no longer has; they are written as null."""
-        known = {*columns.names, *PROVENANCE.names}
-        return tuple(field for field in self._spark.table(self._quoted).schema if field.name not in known)
+        return tuple(field for name, field in existing.items() if name not in wanted.names)
 
     @property
     def uuid(self) -> str:
@@ -119,24 +118,26 @@ class LedgerTable:
         text = self._operations().refresh().property(LEDGER_PROPERTY, None)
         return Ledger.parse(text) if text is not None else None
 
-    def stage(self, rows: DataFrame) -> None:
-        """Append rows to the branch, on top of what `main` holds now."""
-        self._align_branch()
-        rows.writeTo(f"{self._quoted}.branch_{BRANCH}").append()
+    def stage(self, rows: DataFrame | None) -> str:
+        """Append rows to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
 
-    def stage_nothing(self) -> None:
-        """Stage an empty snapshot, so that a commit without rows moves `main` too.
-
-        On a REST catalog only the move of `main` is asserted; a change of properties alone would be no
-        compare-and-set there.
+        Without rows an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
+        and a change of properties alone would be no compare-and-set there.
         """
         self._align_branch()
-        self._load().newFastAppend().toBranch(BRANCH).commit()
+        mark = uuid4().hex
+        if rows is None:
+            self._load().newFastAppend().toBranch(BRANCH).set(_MARK, mark).commit()
+        else:
+            to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
+            to.option(f"snapshot-property.{_MARK}", mark).append()
+        return mark
 
-    def publish(self, held: Ledger | None, new: Ledger) -> bool:
+    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> bool:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
-        False when somebody else's commit moved `main` since it was staged (compaction, an append): stage again.
+        False when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
+        holds the snapshot of that mark (a fenced instance staged there last): stage again.
         Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
         """
         operations = self._operations()
@@ -144,7 +145,8 @@ class LedgerTable:
         self._require_held(base, held)
         staged = base.snapshot(base.ref(BRANCH).snapshotId())
         head = base.currentSnapshot()
-        if staged.parentId() != (head.snapshotId() if head is not None else None):
+        is_on_top = staged.parentId() == (head.snapshotId() if head is not None else None)
+        if not is_on_top or staged.summary().get(_MARK) != mark:
             return False
         changed = (
             self._iceberg.TableMetadata.buildFrom(base)

@@ -226,6 +226,20 @@ def test_rows_that_somebody_else_appends_stay(line: Line, spark: SparkSession) -
     assert sorted(found) == ["by hand", "r0"]
 
 
+def test_what_a_fenced_instance_stages_is_not_published(line: Line, spark: SparkSession) -> None:
+    """Instances share the branch: one that was fenced may still stage there, after the owner has."""
+    line.produce(row(0), row(1))
+    staged = []
+
+    def stage_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.STAGE and not staged:
+            staged.append(LedgerTable(spark, table_name(line.contract_id)).stage(None))
+
+    line.enforce(stage_meanwhile)
+    assert len(line.rows()) == 2
+    assert line.reconcile().holds
+
+
 def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession) -> None:
     line.enforce()
     held = line.ledger()
@@ -233,10 +247,9 @@ def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession
         LedgerTable(spark, table_name(line.contract_id)),
         LedgerTable(spark, table_name(line.contract_id)),
     )
-    one.stage_nothing()
-    assert one.publish(held, held.claim(1))
+    assert one.publish(one.stage(None), held, held.claim(1))
     with pytest.raises(Fenced):
-        other.publish(held, held.claim(2))
+        other.publish(other.stage(None), held, held.claim(2))
     assert one.read() == held.claim(1)
 
 
@@ -245,8 +258,7 @@ def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
     line.enforce()
     stolen = line.ledger().model_copy(update={"topic_id": "another"})
     table = LedgerTable(line.spark, table_name(line.contract_id))
-    table.stage_nothing()
-    assert table.publish(line.ledger(), stolen)
+    assert table.publish(table.stage(None), line.ledger(), stolen)
     with pytest.raises(StreamStopped, match="was deleted and made anew"):
         line.enforce()
 
