@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import re2  # type: ignore[import-untyped] # it publishes no types
 
 from contracts.formats.payload import NO_PAYLOAD
 from contracts.verdict import Severity, Stage, Violation
@@ -31,6 +32,9 @@ _INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LO
 
 It also finds some that orjson keeps, and some inside strings.
 """
+_INEXACT_HERE = re2.compile(_INEXACT.encode())
+_FEW: Final = 50
+"""Below this many values the same expression is searched here: Arrow compiles it again at every call (0.15 ms)."""
 
 _NUMBER = re.compile(rb"(?:^|(?<=[\s:,\[]))-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _EXPONENT = re.compile(rb"[eE]")
@@ -69,6 +73,8 @@ def decode_json(values: pa.Array) -> Iterator[Any]:
 
 def may_change_numbers(values: pa.Array) -> list[bool | None]:
     """Say which values hold what looks like a number that orjson may change (None for null)."""
+    if len(values) < _FEW:
+        return [None if value is None else bool(_INEXACT_HERE.search(value)) for value in values.to_pylist()]
     found: list[bool | None] = pc.match_substring_regex(values, _INEXACT).to_pylist()
     return found
 
