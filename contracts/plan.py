@@ -78,9 +78,8 @@ class EnforcementPlan:
         Returns VERDICT_TYPE, same length, never null. Never raises on any value.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        for index, bits, _ in self._judged(values):
-            if bits:
-                verdicts.add(index, bits)
+        for index, bits, _ in self._judged(values, sound_ones=False):
+            verdicts.add(index, bits)
         return verdicts.array()
 
     def judge_typed(self, values: pa.Array) -> pa.StructArray:
@@ -92,7 +91,7 @@ class EnforcementPlan:
         """
         verdicts = _Verdicts(len(values), self._dispositions)
         rows = TableRows(self._columns)
-        for index, bits, record in self._judged(values):
+        for index, bits, record in self._judged(values, sound_ones=True):
             if not bits or verdicts.add(index, bits).is_written:
                 rows.add(index, record)
         arrays, refused = rows.finish()
@@ -118,18 +117,24 @@ class EnforcementPlan:
         bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
 
-    def _judged(self, values: pa.Array) -> Iterator[tuple[int, int, Any]]:
-        """Judge each value: its index, the bit set of failed slots, the record."""
+    def _judged(self, values: pa.Array, *, sound_ones: bool) -> Iterator[tuple[int, int, Any]]:
+        """Judge each value: its index, the bit set of failed slots, the record; with or without the sound ones.
+
+        A Violation stands for a value that gave no record; every column of it is null.
+        """
         is_valid, broken = self._format.is_valid, self._rules.broken
         decoded = self._format.decode(payloads(values, self.contract.framing))
         for index, record in enumerate(decoded):
             if type(record) is Violation:
                 violation = self._undecoded(record, values[index].as_py())
-                yield index, _STAGE_BITS[violation.stage] if violation else 0, _EMPTY_RECORD
-                continue
-            fits = is_valid(record)
-            bits = broken(record, fits) << len(_STAGES)
-            yield index, bits if fits else bits | _SCHEMA_BIT, record
+                bits = _STAGE_BITS[violation.stage] if violation else 0
+            else:
+                fits = is_valid(record)
+                bits = broken(record, fits) << len(_STAGES)
+                if not fits:
+                    bits |= _SCHEMA_BIT
+            if bits or sound_ones:
+                yield index, bits, record
 
     def _evidence(self, value: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
         """Decode and judge one value: the record, and its violations of every stage but column."""
