@@ -1,0 +1,111 @@
+"""The judge as a Spark column says what the plan says, whatever the bytes and the types."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from contracts.document import parse_contract
+from contracts.plan import EnforcementPlan, compile_plan
+from spark_jobs.judge import column_types, judge_column
+
+CONTRACT = {
+    "apiVersion": "tidegate/v1",
+    "kind": "DataContract",
+    "id": "s",
+    "version": "1.0.0",
+    "topic": "t",
+    "tombstones": "pass",
+    "schema": {
+        "type": "json-schema",
+        "definition": {
+            "type": "object",
+            "properties": {
+                "flag": {"type": "boolean"},
+                "number": {"type": "number"},
+                "whole": {"type": "integer"},
+                "text": {"type": "string"},
+                "day": {"type": "string", "format": "date"},
+                "at": {"type": "string", "format": "date-time"},
+                "more": {"type": "array"},
+            },
+        },
+    },
+    "columns": [
+        {"name": "flag", "from": "/flag", "type": "boolean"},
+        {"name": "exact", "from": "/number", "type": "decimal(12,2)"},
+        {"name": "near", "from": "/number", "type": "double"},
+        {"name": "small", "from": "/whole", "type": "int"},
+        {"name": "big", "from": "/whole", "type": "long"},
+        {"name": "text", "from": "/text", "type": "string"},
+        {"name": "day", "from": "/day", "type": "date"},
+        {"name": "at", "from": "/at", "type": "timestamp"},
+        {"name": "more", "from": "/more", "type": "json"},
+    ],
+    "rules": [
+        {"id": "known", "kind": "forbidden", "field": "/whole", "values": [999]},
+        {"id": "small", "kind": "range", "field": "/whole", "maximum": 10, "severity": "warning"},
+    ],
+}
+VALUES = [
+    b'{"flag": true, "number": 12.25, "whole": 7, "text": "\xc3\xa9", "day": "2024-02-29", "more": [1, {}]}',
+    b'{"at": "2024-02-29T23:59:59.123456+02:00", "whole": 11}',
+    b'{"whole": 999}',
+    b'{"whole": 3000000000}',
+    b'{"number": 0.125}',
+    b"{}",
+    b"",
+    None,
+    b"\xff",
+    b"[" * 100_000,
+    b'{"number": 1e400}',
+    b'{"text": "\\ud800"}',
+]
+
+
+@pytest.fixture(scope="module")
+def plan() -> EnforcementPlan:
+    return compile_plan(parse_contract(json.dumps(CONTRACT), name="c.json", read_schema=None).contract)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_column_is_judged_as_the_plan_judges(
+    spark: SparkSession, plan: EnforcementPlan, *, typed: bool
+) -> None:
+    values = pa.array(VALUES, pa.binary())
+    expected = (plan.judge_typed if typed else plan.judge)(values)
+    frame = spark.createDataFrame(pa.table({"n": range(len(VALUES)), "value": values})).repartition(3)
+    judged = frame.select("n", judge_column(plan, typed=typed)(F.col("value")).alias("verdict")).orderBy("n")
+    found = judged.select("verdict").toArrow().column("verdict").combine_chunks()
+    assert found.to_pylist() == expected.to_pylist()
+
+
+def test_the_optimizer_never_judges_twice(spark: SparkSession, plan: EnforcementPlan) -> None:
+    frame = spark.createDataFrame(pa.table({"value": pa.array(VALUES, pa.binary())}))
+    verdict = F.col("verdict")
+    judged = frame.withColumn("verdict", judge_column(plan, typed=False)(F.col("value")))
+    twice = judged.select(verdict["disposition"].alias("disposition"), verdict["failed"]).where(
+        "disposition > 0"
+    )
+    physical = twice._jdf.queryExecution().executedPlan().toString()
+    assert physical.count("ArrowEvalPython") == 1
+    assert physical.count("judge(value") == 1
+
+
+def test_a_timestamp_without_a_zone_stays_without_one(plan: EnforcementPlan) -> None:
+    types = {field.name: field.dataType.simpleString() for field in column_types(plan)}
+    assert types == {
+        "flag": "boolean",
+        "exact": "decimal(12,2)",
+        "near": "double",
+        "small": "int",
+        "big": "bigint",
+        "text": "string",
+        "day": "date",
+        "at": "timestamp",
+        "more": "string",
+    }

@@ -1,0 +1,38 @@
+"""The session: what differs from Spark's defaults, seen from a worker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from contracts.errors import SettingsError
+from spark_jobs.session import build_session
+from spark_jobs.settings import JobSettings
+
+
+def test_workers_run_our_interpreter_warm_and_without_archives(spark: SparkSession) -> None:
+    def look(_: int) -> tuple[str, bool, list[str], bool]:
+        archives = [path for path in sys.path if path.endswith((".zip", ".jar"))]
+        return sys.executable, "contracts.plan" in sys.modules, archives, "" in sys.path
+
+    assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [(sys.executable, True, [], False)]
+
+
+def test_times_are_utc_and_casts_are_strict(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_missing_jars_are_named(tmp_path: Path) -> None:
+    settings = JobSettings(
+        bootstrap_servers="b:1",
+        registry_url="http://r",
+        warehouse=tmp_path,
+        checkpoints=tmp_path,
+        spark_jars=tmp_path,
+    )
+    with pytest.raises(SettingsError, match="TIDEGATE_SPARK_JARS"):
+        build_session(settings)

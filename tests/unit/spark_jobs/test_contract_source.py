@@ -1,0 +1,111 @@
+"""The registry as a stream sees it: unchanged, changed, away, without the contract. The transport is a fake."""
+
+from __future__ import annotations
+
+import json
+from threading import Event
+
+import httpx
+import pytest
+
+from contracts.errors import NotFoundError, Unavailable
+from spark_jobs.contract_source import RegistryContract, RegistryGone
+
+DOCUMENT = {
+    "apiVersion": "tidegate/v1",
+    "kind": "DataContract",
+    "id": "s",
+    "version": "1.0.0",
+    "topic": "t",
+    "schema": {
+        "type": "json-schema",
+        "definition": {"type": "object", "properties": {"a": {"type": "integer"}}},
+    },
+}
+
+
+class FakeRegistry(httpx.MockTransport):
+    """Answers what a test puts into it, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answer)
+        self.version = "1.0.0"
+        self.status = httpx.codes.OK
+        self.asked: list[tuple[str, str | None]] = []
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        known = request.headers.get("If-None-Match")
+        self.asked.append((request.url.path, known))
+        if self.status != httpx.codes.OK:
+            return httpx.Response(self.status)
+        etag = f'"{self.version}"'
+        if known == etag:
+            return httpx.Response(httpx.codes.NOT_MODIFIED)
+        return httpx.Response(
+            httpx.codes.OK, content=json.dumps({**DOCUMENT, "version": self.version}), headers={"ETag": etag}
+        )
+
+
+@pytest.fixture
+def registry() -> FakeRegistry:
+    return FakeRegistry()
+
+
+def contract_from(
+    registry: FakeRegistry, grace_seconds: float, stopping: Event | None = None
+) -> RegistryContract:
+    client = httpx.Client(transport=registry, base_url="http://registry")
+    return RegistryContract(client, "s", grace_seconds, stopping or Event())
+
+
+def test_an_unchanged_contract_is_compiled_once(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 60)
+    first = source.current()
+    assert source.current() is first
+    path = "/api/v1/contracts/s/versions/latest"
+    assert registry.asked == [(path, None), (path, '"1.0.0"')]
+
+
+def test_a_new_version_is_taken_up(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 60)
+    source.current()
+    registry.version = "1.1.0"
+    assert source.current().contract.version == "1.1.0"
+
+
+def test_the_last_good_contract_serves_while_the_registry_is_away(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 60)
+    first = source.current()
+    registry.status = httpx.codes.SERVICE_UNAVAILABLE
+    assert source.current() is first
+
+
+def test_it_serves_for_no_longer_than_it_may(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 0)
+    source.current()
+    registry.status = httpx.codes.INTERNAL_SERVER_ERROR
+    with pytest.raises(RegistryGone, match="has not answered for 0 s"):
+        source.current()
+
+
+def test_a_stream_without_a_contract_waits_as_long(registry: FakeRegistry) -> None:
+    registry.status = httpx.codes.BAD_GATEWAY
+    with pytest.raises(RegistryGone):
+        contract_from(registry, 0.1).current()
+    assert len(registry.asked) > 1
+
+
+def test_a_stop_ends_the_wait(registry: FakeRegistry) -> None:
+    registry.status = httpx.codes.BAD_GATEWAY
+    stopping = Event()
+    stopping.set()
+    with pytest.raises(Unavailable, match="stopped while waiting"):
+        contract_from(registry, 60, stopping).current()
+
+
+def test_a_contract_that_is_not_there_is_no_outage(registry: FakeRegistry) -> None:
+    source = contract_from(registry, 60)
+    source.current()
+    registry.status = httpx.codes.NOT_FOUND
+    with pytest.raises(NotFoundError, match="no active version of contract s; publish one"):
+        source.current()

@@ -1,0 +1,126 @@
+"""Deciding about a judged batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from contracts.document import parse_contract
+from contracts.errors import StreamStopped
+from contracts.ledger import Settlement
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.report import RuleCount
+from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from spark_jobs.decide import Tally, count_evidence, decide, rule_counts
+
+RULES = [
+    {"id": "known", "kind": "forbidden", "field": "/a", "values": [999]},
+    {"id": "small", "kind": "range", "field": "/a", "maximum": 5, "severity": "warning"},
+]
+
+
+def plan_of(**changes: object) -> EnforcementPlan:
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "s",
+        "version": "1.0.0",
+        "topic": "t",
+        "schema": {"type": "json-schema", "definition": {"properties": {"a": {"type": "integer"}}}},
+        "columns": [{"name": "a", "from": "/a", "type": "long"}],
+        "rules": RULES,
+        **changes,
+    }
+    return compile_plan(
+        parse_contract(str(document).replace("'", '"'), name="t.json", read_schema=None).contract
+    )
+
+
+def bits(plan: EnforcementPlan, *codes: str) -> bytes:
+    """The bit set of these slots."""
+    failed = bytearray((len(plan.slots) + 7) // 8)
+    for position, slot in enumerate(plan.slots):
+        if slot.code in codes:
+            failed[position // 8] |= 1 << position % 8
+    return bytes(failed)
+
+
+def test_every_record_counts_once_and_each_rule_by_its_records() -> None:
+    plan = plan_of()
+    decision = decide(
+        plan,
+        [
+            Tally(Disposition.ACCEPTED, None, 90),
+            Tally(Disposition.WARNED, bits(plan, "small"), 4),
+            Tally(Disposition.ALERTED, bits(plan, "known", "small"), 3),
+            Tally(Disposition.DROPPED, bits(plan, "known"), 2),
+            Tally(Disposition.QUARANTINED, bits(plan, "known"), 1),
+        ],
+    )
+    assert (decision.records, decision.written, decision.warned, decision.alerted) == (100, 97, 4, 3)
+    assert (decision.dropped, decision.quarantined) == (2, 1)
+    # The quarantined ones are counted from their evidence.
+    assert decision.rules == Counter(
+        {(Stage.RULE, "small", Severity.WARNING): 7, (Stage.RULE, "known", Severity.ERROR): 5}
+    )
+    assert decision.alerts == Counter({(Stage.RULE, "known", Severity.ERROR): 3})
+
+
+def test_settled_records_count_as_quarantined_with_their_first_reasons() -> None:
+    rule = RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=1)
+    settled = (Settlement("q", 0, 1, (rule,)), Settlement("q", 0, 2, (rule,)))
+    decision = decide(plan_of(), [Tally(Disposition.ACCEPTED, None, 3)], settled)
+    assert (decision.records, decision.quarantined) == (5, 2)
+    assert decision.rules == Counter({(Stage.SCHEMA, "type", Severity.ERROR): 2})
+
+
+def test_a_record_that_must_not_pass_stops_the_stream() -> None:
+    plan = plan_of()
+    with pytest.raises(StreamStopped, match=r"2 records violate what s@1\.0\.0 must not let pass .*known"):
+        decide(plan, [Tally(Disposition.FAILED, bits(plan, "known"), 2)])
+
+
+BUDGET = {"ratio": 0.2, "min_records": 10}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "dropped", "quarantined", "stops"),
+    [(8, 1, 1, False), (7, 1, 2, True), (5, 2, 2, False), (0, 0, 10, True), (0, 0, 9, False)],
+)
+def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: bool) -> None:  # noqa: FBT001
+    tallies = [
+        Tally(Disposition.ACCEPTED, None, accepted),
+        Tally(Disposition.DROPPED, None, dropped),
+        Tally(Disposition.QUARANTINED, None, quarantined),
+    ]
+    for action in ("fail", "pause"):
+        plan = plan_of(error_budget={**BUDGET, "action": action})
+        if stops:
+            with pytest.raises(StreamStopped, match="error budget spent"):
+                decide(plan, tallies)
+        else:
+            assert not decide(plan, tallies).over_budget
+    assert decide(plan_of(error_budget={**BUDGET, "action": "quarantine"}), tallies).over_budget is stops
+
+
+def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
+    def violation(**changes: Any) -> Violation:
+        fields = {
+            "stage": Stage.SCHEMA,
+            "code": "type",
+            "pointer": "/a",
+            "severity": Severity.ERROR,
+            "message": "m",
+        }
+        return Violation(**{**fields, **changes})
+
+    verdicts = [
+        Verdict(Disposition.QUARANTINED, (violation(), violation(pointer="/b"), violation(code="required"))),
+        Verdict(Disposition.QUARANTINED, (violation(),)),
+    ]
+    assert rule_counts(count_evidence(verdicts)) == (
+        RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=2),
+        RuleCount(stage=Stage.SCHEMA, code="required", severity=Severity.ERROR, records=1),
+    )

@@ -1,0 +1,72 @@
+"""From judged rows to Kafka records, without a broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+
+from contracts.document import parse_contract
+from contracts.evidence import EventPointer, Provenance, read_evidence, read_provenance
+from contracts.ledger import Ledger
+from contracts.plan import compile_plan
+from contracts.verdict import Severity, Stage
+from spark_jobs.records import Destination, accepted_records, refused_records
+from spark_jobs.topics import Topic
+
+CONTRACT = b"""
+{"apiVersion": "tidegate/v1", "kind": "DataContract", "id": "s", "version": "1.0.0", "topic": "t",
+ "schema": {"type": "json-schema", "definition": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+"""
+PLAN = compile_plan(parse_contract(CONTRACT, name="t.json", read_schema=None).contract)
+LEDGER = Ledger(
+    name="s@kafka", stream="s", topic="t", topic_id="i", epoch=1, n=0, begin={}, end={}, scan_from={}, slots=1
+)
+TO = Destination(Topic("out", "i", 2, 1_000_000), LEDGER, PLAN)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def rows(**columns: list[object]) -> pa.Table:
+    size = len(next(iter(columns.values())))
+    types = {
+        "partition": (pa.int32(), [0] * size),
+        "offset": (pa.int64(), list(range(size))),
+        "key": (pa.binary(), [None] * size),
+        "value": (pa.binary(), [b"{}"] * size),
+        "headers": (HEADERS, [None] * size),
+        "timestamp_ms": (pa.int64(), [5] * size),
+    }
+    return pa.table(
+        {name: pa.array(columns.get(name, default), kind) for name, (kind, default) in types.items()}
+    )
+
+
+def test_a_record_keeps_what_it_came_with_and_ours_comes_last() -> None:
+    headers = [{"key": "tidegate.source", "value": b"forged/0/1"}, {"key": "trace", "value": None}]
+    (record,) = accepted_records(rows(key=[b""], value=[b"{}"], headers=[headers], offset=[9]), TO)
+    assert record[:5] == ("out", b"{}", b"", 0, 5)
+    assert record.headers[:2] == [("tidegate.source", b"forged/0/1"), ("trace", None)]
+    assert read_provenance(record.headers) == Provenance(EventPointer("t", 0, 9), "s@kafka", "s@1.0.0")
+
+
+def test_records_of_a_source_partition_stay_together() -> None:
+    found = accepted_records(rows(partition=[0, 1, 2, 3, 2]), TO)
+    assert [record.partition for record in found] == [0, 1, 0, 1, 0]
+
+
+def test_the_first_millisecond_of_1970_travels_in_a_header() -> None:
+    """The client stamps a record of time 0 with its own clock."""
+    zero, one = accepted_records(rows(timestamp_ms=[0, 1]), TO)
+    assert dict(zero.headers)["tidegate.timestamp"] == b"0"
+    assert "tidegate.timestamp" not in dict(one.headers)
+
+
+def test_a_refused_record_says_why_and_is_counted() -> None:
+    evidence: Counter[tuple[Stage, str, Severity]] = Counter()
+    values = [b'{"a": "1"}', None, b'{"a": "2"}']
+    found = list(refused_records(rows(value=values), TO, evidence))
+    assert [record.value for record in found] == values
+    rules = [read.rules for read in map(read_evidence, (record.headers for record in found)) if read]
+    assert rules[0] == rules[2] == ("type",)
+    assert evidence[Stage.SCHEMA, "type", Severity.ERROR] == 2
+    assert sum(evidence.values()) == 3
