@@ -23,9 +23,12 @@ def contract() -> DataContract:
 
 
 def values(records: int) -> list[bytes]:
-    """Return that many record values, about 3 % of them refused."""
-    distinct: list[bytes] = admissions_stream().records.column("value").to_pylist()
-    return [distinct[index % len(distinct)] for index in range(records)]
+    """Return that many record values, 1 % of them refused: of the demo's corrupted records every third is kept."""
+    stream = admissions_stream()
+    distinct: list[bytes] = stream.records.column("value").to_pylist()
+    left_out = {index for position, index in enumerate(sorted(stream.marks)) if position % 3}
+    kept = [value for index, value in enumerate(distinct) if index not in left_out]
+    return [kept[index % len(kept)] for index in range(records)]
 
 
 def write_parquet(records: int, path: Path) -> None:

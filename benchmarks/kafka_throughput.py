@@ -189,7 +189,8 @@ def main() -> None:
 def fill(bootstrap: str, records: int) -> None:
     """Make the topics and send the records."""
     topics = [NewTopic(name, num_partitions=PARTITIONS, replication_factor=1) for name in (TOPIC, COPY)]
-    for future in AdminClient({"bootstrap.servers": bootstrap}).create_topics(topics).values():
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    for future in client.create_topics(topics).values():
         future.result()
     payloads = values(records)
     keys = [str(index).encode() for index in range(records)]

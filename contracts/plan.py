@@ -122,9 +122,13 @@ class EnforcementPlan:
 
         A Violation stands for a value that gave no record; every column of it is null.
         """
-        is_valid, broken = self._format.is_valid, self._rules.broken
+        is_valid, hold, broken = self._format.is_valid, self._rules.hold, self._rules.broken
         decoded = self._format.decode(payloads(values, self.contract.framing))
         for index, record in enumerate(decoded):
+            if type(record) is not Violation and is_valid(record) and hold(record):
+                if sound_ones:
+                    yield index, 0, record
+                continue
             if type(record) is Violation:
                 violation = self._undecoded(record, values[index].as_py())
                 bits = _STAGE_BITS[violation.stage] if violation else 0

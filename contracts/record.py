@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import re2  # type: ignore[import-untyped] # it publishes no types
 
 from contracts.formats.payload import NO_PAYLOAD
+from contracts.number_scan import suspect_rows
 from contracts.verdict import Severity, Stage, Violation
 
 MAX_DEPTH: Final = 254
@@ -71,11 +72,14 @@ def decode_json(values: pa.Array) -> Iterator[Any]:
         yield TOO_DEEP if len(value) > 2 * MAX_DEPTH and _is_too_deep(value, record) else record
 
 
-def may_change_numbers(values: pa.Array) -> list[bool | None]:
-    """Say which values hold what looks like a number that orjson may change (None for null)."""
-    if len(values) < _FEW:
-        return [None if value is None else bool(_INEXACT_HERE.search(value)) for value in values.to_pylist()]
-    found: list[bool | None] = pc.match_substring_regex(values, _INEXACT).to_pylist()
+def may_change_numbers(values: pa.Array) -> list[bool]:
+    """Say which values hold what looks like a number that orjson may change."""
+    found = [False] * len(values)
+    rows = suspect_rows(values)
+    if rows:
+        matches = pc.match_substring_regex(values.take(pa.array(rows)), _INEXACT).to_pylist()
+        for row, is_match in zip(rows, matches, strict=True):
+            found[row] = is_match
     return found
 
 

@@ -29,6 +29,7 @@ from contracts.rules.kinds import (
     build_required_when,
 )
 from contracts.rules.scope import Scope
+from contracts.rules.sound import sound_test
 from contracts.verdict import Disposition, Severity
 
 DISPOSITIONS: Final = {
@@ -43,15 +44,18 @@ DISPOSITIONS: Final = {
 def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     """Compile every rule of a contract. Raises ContractError with every problem found."""
     compiled: list[CompiledRule] = []
+    checks: list[tuple[Rule, Built]] = []
     scopes = [Scope(f"/rules/{index}", fields) for index in range(len(contract.rules))]
     for rule, scope in zip(contract.rules, scopes, strict=True):
         check = _build(rule, scope)
         if check is not None:
+            checks.append((rule, check))
             compiled.append(CompiledRule(rule.id, rule.severity, _disposition(rule, contract), check))
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
-    return RuleSet(tuple(compiled), all_hold([rule.expr for rule in contract.rules if isinstance(rule, Cel)]))
+    whole_holds = all_hold([rule.expr for rule in contract.rules if isinstance(rule, Cel)])
+    return RuleSet(tuple(compiled), sound_test(checks, fields), whole_holds)
 
 
 def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind

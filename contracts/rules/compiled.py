@@ -47,10 +47,17 @@ class RuleSet:
     """All rules of a contract, asked at once."""
 
     def __init__(
-        self, rules: tuple[CompiledRule, ...], whole_holds: Callable[[Any], bool] | None = None
+        self,
+        rules: tuple[CompiledRule, ...],
+        fields_hold: Callable[[Any], bool],
+        whole_holds: Callable[[Any], bool] | None = None,
     ) -> None:
-        """Take the rules, and a quick test that says when a record breaks none of those about whole records."""
+        """Take the rules, and two quick tests that may say that a record breaks none.
+
+        `fields_hold` is about the rules about fields, `whole_holds` about those about whole records.
+        """
         self.rules = rules
+        self._fields_hold = fields_hold
         self._whole_holds = whole_holds
         # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
         self._single: list[tuple[str, Callable[[Any], bool], int]] = []
@@ -68,6 +75,18 @@ class RuleSet:
                     self._whole.append((breaks, bit))
                 case paths:
                     self._deep.append((_reading(paths, breaks), bit))
+
+    @property
+    def hold(self) -> Callable[[Any], bool]:
+        """Whether a record that fits its schema is known to break no rule; quick. False says nothing."""
+        return self._all_hold if self._whole else self._fields_hold
+
+    def _all_hold(self, record: Any) -> bool:
+        if not self._fields_hold(record):
+            return False
+        if self._whole_holds is not None and self._whole_holds(record):
+            return True
+        return not any(breaks(record, True) for breaks, _ in self._whole)
 
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
         """Give the bit set of the rules that a record breaks, the first rule lowest.

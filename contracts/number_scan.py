@@ -1,0 +1,59 @@
+"""Find, in the bytes of many values at once, the few that may hold a number which a fast parser does not keep.
+
+A coarse sieve before a regular expression: it looks at bytes alone, in strings too, and lets no such number through.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+SHORTEST_RUN: Final = 16
+"""Digits and dots that a number without exponent has at least, if a double or 64 bits may not hold it."""
+
+_CHUNK_BYTES: Final = 1 << 17
+"""Small enough for the processor's cache, a multiple of the word."""
+_WORD_BYTES: Final = 4
+_FULL_WORD: Final = 0x01010101
+
+
+def suspect_rows(values: pa.Array) -> list[int]:
+    """Give the indexes of the values that may hold an exponent or a run of SHORTEST_RUN digits and dots, ascending.
+
+    Takes an array of binary or large_binary; a null is never suspect.
+    """
+    _, offsets_buffer, data_buffer = values.buffers()
+    if len(values) == 0 or data_buffer is None:
+        return []
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    offsets = np.frombuffer(offsets_buffer, width)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(data_buffer, np.uint8)
+    first, end = int(offsets[0]), int(offsets[-1])
+    places = [
+        place + start
+        for start in range(first, end, _CHUNK_BYTES)
+        for place in _suspect_places(data[start : min(end, start + _CHUNK_BYTES + SHORTEST_RUN)])
+    ]
+    if not places:
+        return []
+    rows: list[int] = np.unique(np.searchsorted(offsets, np.concatenate(places), side="right") - 1).tolist()
+    return rows
+
+
+def _suspect_places(chunk: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.intp]]:
+    """Give where a run of digits and dots or an exponent begins, as arrays of positions in the chunk."""
+    # One comparison for `.`, `/` and the digits: they follow each other, and what is below wraps around.
+    is_digit = (chunk - np.uint8(ord("."))) <= ord("9") - ord(".")
+    found = []
+    # A run of 16 bytes holds three whole words, however it lies.
+    words = is_digit[: len(is_digit) // _WORD_BYTES * _WORD_BYTES].view(np.uint32) == _FULL_WORD
+    runs = words[:-2] & words[1:-1] & words[2:]
+    if runs.any():
+        found.append(np.flatnonzero(runs) * _WORD_BYTES)
+    exponents = ((chunk[1:] | np.uint8(0x20)) == ord("e")) & is_digit[:-1]
+    if exponents.any():
+        found.append(np.flatnonzero(exponents))
+    return found

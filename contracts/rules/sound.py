@@ -1,0 +1,135 @@
+"""One test for all rules about fields, which most records pass.
+
+Most records do not, and asking each rule in turn is most of what rules cost. So the tests of all rules are written as
+one function and compiled. It only ever accepts: when it says no, or cannot tell, the rules themselves are asked. Each
+test is a plainer one than the rule's own, true only where the rule holds, and property tests hold it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from contracts.fields import SchemaFields
+from contracts.model import Forbidden, OneOf, Ordered, Range, Rule, Scalar
+from contracts.rules.compiled import Built, Path, read
+from contracts.rules.times import DATE_LENGTH
+from contracts.rules.values import DATES, NUMBERS, native, order_of, order_of_times
+
+_COMPARISONS: Final = {
+    "minimum": ">=",
+    "exclusive_minimum": ">",
+    "maximum": "<=",
+    "exclusive_maximum": "<",
+    "not_before": ">=",
+    "after": ">",
+    "not_after": "<=",
+    "before": "<",
+}
+
+
+def sound_test(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields) -> Callable[[Any], bool]:
+    """Compile the test of the rules about fields (those about whole records are left out).
+
+    The function takes any decoded record. True means that it breaks none of the rules; False says nothing.
+    """
+    source = _Source()
+    tests = [source.test(rule, check, fields) for rule, check in rules if check.paths]
+    return source.compile(tests)
+
+
+class _Source:
+    """The function under construction. Names and values of a contract are bound, never written into the text."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Any] = {"read": read}
+        self._variables: dict[Path, str] = {}
+
+    def test(self, rule: Rule, check: Built, fields: SchemaFields) -> str:
+        """Write the test of one rule: its plain form, or the rule itself."""
+        variables = [self._variable(path) for path in check.paths]
+        plain = self._plain(rule, variables, fields)
+        if plain is None:
+            return f"not {self._bind(check.breaks)}({', '.join(variables)})"
+        if rule.nulls == "violate":
+            return plain
+        return " or ".join([f"{variable} is None" for variable in variables] + [plain])
+
+    def compile(self, tests: list[str]) -> Callable[[Any], bool]:
+        """Make the function."""
+        lines = [
+            "def sound(record):",
+            "    if type(record) is not dict: return False",
+            "    get = record.get",
+        ]
+        for path, variable in self._variables.items():
+            reading = f"get({self._bind(path[0])})" if len(path) == 1 else f"read(record, {self._bind(path)})"
+            lines.append(f"    {variable} = {reading}")
+        lines.append("    return " + (" and ".join(f"({test})" for test in tests) or "True"))
+        exec(compile("\n".join(lines), "<rules>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
+        function: Callable[[Any], bool] = self._bound["sound"]
+        return function
+
+    def _plain(self, rule: Rule, variables: list[str], fields: SchemaFields) -> str | None:
+        """Write the plain form over values that are not null; None when there is none."""
+        match rule:
+            case Forbidden():
+                return self._membership(rule.values, rule.field, variables[0], "not in", fields)
+            case OneOf():
+                return self._membership(rule.values, rule.field, variables[0], "in", fields)
+            case Range():
+                return self._range(rule, variables[0], fields)
+            case Ordered():
+                return self._ordered(rule, variables, fields)
+            case _:
+                return None
+
+    def _membership(
+        self, values: tuple[Scalar, ...], field: str, variable: str, word: str, fields: SchemaFields
+    ) -> str | None:
+        found = fields.find(field)
+        kinds = {type(value) for value in values}
+        if found is None or order_of_times(found) not in {None, DATES}:
+            return None
+        if kinds == {str}:
+            return f"type({variable}) is str and {variable} {word} {self._bind(frozenset(values))}"
+        if kinds == {int}:
+            return f"type({variable}) is int and {variable} {word} {self._bind(frozenset(values))}"
+        return None
+
+    def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
+        limits = {name: limit for name in _COMPARISONS if (limit := getattr(rule, name)) is not None}
+        found = fields.find(rule.field)
+        if found is None:
+            return None
+        if all(isinstance(limit, str) for limit in limits.values()):
+            if order_of_times(found) is not DATES:
+                return None
+            kind = f"type({variable}) is str and len({variable}) == {DATE_LENGTH}"
+        else:
+            # A Decimal is left to the rule: it does not compare exactly with a double.
+            kind = f"(type({variable}) is int or type({variable}) is float)"
+            limits = {name: native(limit) for name, limit in limits.items()}
+        compared = (f"{variable} {_COMPARISONS[name]} {self._bind(limit)}" for name, limit in limits.items())
+        return " and ".join((kind, *compared))
+
+    def _ordered(self, rule: Ordered, variables: list[str], fields: SchemaFields) -> str | None:
+        orders = {order_of(found) for pointer in rule.fields if (found := fields.find(pointer)) is not None}
+        comparison = " < " if rule.strict else " <= "
+        if orders == {DATES}:
+            kinds = [f"type({each}) is str and len({each}) == {DATE_LENGTH}" for each in variables]
+        elif orders == {NUMBERS}:
+            kinds = [f"type({each}) is int" for each in variables]
+        else:
+            return None
+        if len(variables) > 2 and rule.nulls == "pass":
+            return None  # with one of three missing, the two others still have an order
+        return " and ".join((*kinds, comparison.join(variables)))
+
+    def _variable(self, path: Path) -> str:
+        return self._variables.setdefault(path, f"v{len(self._variables)}")
+
+    def _bind(self, value: Any) -> str:
+        name = f"k{len(self._bound)}"
+        self._bound[name] = value
+        return name
