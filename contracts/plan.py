@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -78,8 +77,11 @@ class EnforcementPlan:
         Returns VERDICT_TYPE, same length, never null. Never raises on any value.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        for index, bits, _ in self._judged(values, sound_ones=False):
-            verdicts.add(index, bits)
+        records = payloads(values, self.contract.framing)
+        for index, record in self._format.unsound(records, self._rules.hold):
+            bits = self._bits(record, values, index)
+            if bits:
+                verdicts.add(index, bits)
         return verdicts.array()
 
     def judge_typed(self, values: pa.Array) -> pa.StructArray:
@@ -91,7 +93,10 @@ class EnforcementPlan:
         """
         verdicts = _Verdicts(len(values), self._dispositions)
         rows = TableRows(self._columns)
-        for index, bits, record in self._judged(values, sound_ones=True):
+        fits, hold = self._format.is_valid, self._rules.hold
+        for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
+            is_sound = type(record) is not Violation and fits(record) and hold(record)
+            bits = 0 if is_sound else self._bits(record, values, index)
             if not bits or verdicts.add(index, bits).is_written:
                 rows.add(index, record)
         arrays, refused = rows.finish()
@@ -117,28 +122,14 @@ class EnforcementPlan:
         bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
 
-    def _judged(self, values: pa.Array, *, sound_ones: bool) -> Iterator[tuple[int, int, Any]]:
-        """Judge each value: its index, the bit set of failed slots, the record; with or without the sound ones.
-
-        A Violation stands for a value that gave no record; every column of it is null.
-        """
-        is_valid, hold, broken = self._format.is_valid, self._rules.hold, self._rules.broken
-        decoded = self._format.decode(payloads(values, self.contract.framing))
-        for index, record in enumerate(decoded):
-            if type(record) is not Violation and is_valid(record) and hold(record):
-                if sound_ones:
-                    yield index, 0, record
-                continue
-            if type(record) is Violation:
-                violation = self._undecoded(record, values[index].as_py())
-                bits = _STAGE_BITS[violation.stage] if violation else 0
-            else:
-                fits = is_valid(record)
-                bits = broken(record, fits) << len(_STAGES)
-                if not fits:
-                    bits |= _SCHEMA_BIT
-            if bits or sound_ones:
-                yield index, bits, record
+    def _bits(self, record: Any, values: pa.Array, index: int) -> int:
+        """Give the bit set of failed slots of a record, or of the Violation that stands for one."""
+        if type(record) is Violation:
+            violation = self._undecoded(record, values[index].as_py())
+            return _STAGE_BITS[violation.stage] if violation else 0
+        fits = self._format.is_valid(record)
+        bits = self._rules.broken(record, fits) << len(_STAGES)
+        return bits if fits else bits | _SCHEMA_BIT
 
     def _evidence(self, value: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
         """Decode and judge one value: the record, and its violations of every stage but column."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NoReturn
 
@@ -53,6 +53,9 @@ def _violation(code: str, message: str) -> Violation:
     return Violation(Stage.DECODE, code, "", Severity.ERROR, message)
 
 
+_FLAT_BYTES: Final = 2 * MAX_DEPTH
+"""Each level takes an opening and a closing bracket, so that values this short need no look."""
+
 TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
 """What a value is that is nested deeper than MAX_DEPTH."""
 
@@ -60,16 +63,44 @@ TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH
 def decode_json(values: pa.Array) -> Iterator[Any]:
     """Decode each value of a binary array: the record, or the Violation of stage decode that it is."""
     for value, may_change in zip(values.to_pylist(), may_change_numbers(values), strict=True):
-        if may_change and not _keeps_numbers(value):
-            yield decode_exactly(value)
-            continue
+        yield _decode(value, may_change=may_change)
+
+
+def unsound(
+    values: pa.Array, fits: Callable[[Any], bool], holds: Callable[[Any], bool]
+) -> Iterator[tuple[int, Any]]:
+    """Decode each value and give, with their index, all but the records for which `fits` and `holds` say yes.
+
+    The loop that nearly all records pass: nothing is called here that need not be.
+    """
+    loads = orjson.loads
+    may_change = may_change_numbers(values)
+    for index, value in enumerate(values.to_pylist()):
         try:
-            record = orjson.loads(value)
+            record = loads(value)
         except orjson.JSONDecodeError:
-            yield NO_PAYLOAD if value is None else decode_exactly(value)
-            continue
-        # Each level takes an opening and a closing bracket, so that short values need no look.
-        yield TOO_DEEP if len(value) > 2 * MAX_DEPTH and _is_too_deep(value, record) else record
+            pass
+        else:
+            if (
+                not may_change[index]
+                and fits(record)
+                and holds(record)
+                and (len(value) <= _FLAT_BYTES or not _is_too_deep(value, record))
+            ):
+                continue
+        yield index, _decode(value, may_change=may_change[index])
+
+
+def _decode(value: bytes | None, *, may_change: bool) -> Any:
+    if value is None:
+        return NO_PAYLOAD
+    if may_change and not _keeps_numbers(value):
+        return decode_exactly(value)
+    try:
+        record = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return decode_exactly(value)
+    return TOO_DEEP if len(value) > _FLAT_BYTES and _is_too_deep(value, record) else record
 
 
 def may_change_numbers(values: pa.Array) -> list[bool]:

@@ -58,6 +58,12 @@ class AvroFormat:
         """Decode each payload: the record, or the Violation of stage decode that it is."""
         return (NO_PAYLOAD if payload is None else self._decode(payload) for payload in payloads.to_pylist())
 
+    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+        """Decode each payload and give all but the records for which `holds` says yes, with their index."""
+        for index, record in enumerate(self.decode(payloads)):
+            if type(record) is Violation or not holds(record):
+                yield index, record
+
     def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
         """Give none: what does not fit cannot be decoded."""
         return ()

@@ -13,7 +13,7 @@ from contracts.fields import join
 from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
 from contracts.model import JsonSchema
-from contracts.record import decode_json
+from contracts.record import decode_json, unsound
 from contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100
@@ -52,6 +52,10 @@ class JsonSchemaFormat:
     def decode(self, payloads: pa.Array) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is."""
         return decode_json(payloads)
+
+    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+        """Decode each payload and give all but the records that fit the schema and `holds`, with their index."""
+        return unsound(payloads, self._quick.is_valid, holds)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""

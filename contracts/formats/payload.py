@@ -26,6 +26,10 @@ class PayloadFormat(Protocol):
         """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
         ...
 
+    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+        """Decode each payload, and give with their index all but the records that fit the schema and `holds`."""
+        ...
+
     @property
     def is_valid(self) -> Callable[[Any], bool]:
         """Whether a decoded record fits the schema. Never raises."""
