@@ -7,7 +7,7 @@ A value is kept exactly, or it is a violation of stage column. One rounding is p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -86,7 +86,7 @@ class TypedColumn:
         message = f"column {self.name} of type {self.type} cannot hold this value"
         return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
 
-    def convert(self, records: Sequence[Any]) -> tuple[pa.Array, list[int]]:
+    def convert(self, records: list[Any]) -> tuple[pa.Array, list[int]]:
         """Give the column of some records, and the positions of those whose value it cannot hold (null there)."""
         values = self._read(records)
         if self.kind.bulk is not None:
@@ -110,11 +110,16 @@ class TypedColumn:
         value = read(record, self.path)
         return value is None or self.kind.convert(value) is not None
 
-    def _read(self, records: Sequence[Any]) -> list[Any]:
-        values: Sequence[Any] = records
+    def _read(self, records: list[Any]) -> list[Any]:
+        values = records
         for token in self.path:
-            values = [value.get(token) if type(value) is dict else item_at(value, token) for value in values]
-        return list(values)
+            try:
+                values = [value.get(token) for value in values]
+            except AttributeError:  # no object: an array, or nothing
+                values = [
+                    value.get(token) if type(value) is dict else item_at(value, token) for value in values
+                ]
+        return values
 
 
 class TableRows:

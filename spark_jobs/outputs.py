@@ -21,6 +21,8 @@ Headers = list[tuple[str, str | bytes | None]]
 
 _INIT_SECONDS = 60.0
 _COMMIT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+"""A look returns when it is over, not when the end is reached: a start waits for two or three of them."""
 _STALL_SECONDS = 90.0
 """Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
 
@@ -135,7 +137,7 @@ def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: 
     while open_partitions:
         if time.monotonic() > deadline:
             raise Unavailable(f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end")
-        for message in consumer.consume(10_000, 0.2):
+        for message in consumer.consume(10_000, _LOOK_SECONDS):
             error = message.error()
             partition, offset = _place(message)
             if error is None and partition in open_partitions and offset < end[partition]:
