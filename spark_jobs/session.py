@@ -29,6 +29,9 @@ def build_session(settings: JobSettings) -> SparkSession:
 
     # Otherwise the workers start the machine's python3, where nothing of ours is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    if settings.spark_master.startswith("local"):
+        # Otherwise Spark looks the machine's name up, and warns about what it finds.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
     for key, value in {**_engine(settings), **_catalog(settings)}.items():
         builder = builder.config(key, value)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
 _STAGE_ATTEMPTS = 5
-_ROWS_PER_FILE = 100_000
+_ROWS_PER_FILE = 50_000
+"""Fewer make one file of what several source partitions bring; more are written in parallel, a file a partition."""
 
 
 class IcebergSink:

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from contracts.errors import Fenced, StreamStopped
 from contracts.evidence import read_evidence
@@ -62,12 +63,19 @@ def test_refused_records_keep_every_byte_and_say_why(line: Line) -> None:
     assert line.rows() == []
 
 
-def test_a_record_of_1970_keeps_its_time_in_a_header(line: Line) -> None:
-    line.produce(Sent(b"{", timestamp_ms=1))
+def test_a_value_that_its_column_cannot_hold_is_refused_and_says_so(line: Line) -> None:
+    line.produce(row(0, 2**63), row(2, 2**63 - 1))
     line.enforce()
-    (record,) = line.quarantined()
-    assert record.timestamp_ms == 1
-    assert "tidegate.timestamp" not in dict(record.headers)
+    assert [each["amount"] for each in line.rows()] == [2**63 - 1]
+    (refused,) = line.quarantined()
+    evidence = read_evidence(refused.headers)
+    assert evidence is not None
+    assert [(v.stage, v.code, v.pointer) for v in evidence.violations] == [
+        (Stage.COLUMN, "amount", "/amount")
+    ]
+    (report,) = line.reports
+    counted = RuleCount(stage=Stage.COLUMN, code="amount", severity=Severity.ERROR, records=1)
+    assert report.rules == (counted,)
 
 
 def test_every_offset_is_accounted_for(line: Line) -> None:
@@ -104,7 +112,10 @@ def test_every_offset_is_accounted_for(line: Line) -> None:
 def test_alerted_records_are_written_and_counted(line: Line) -> None:
     line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "alert"}])
     line.produce(row(0, 999), row(1))
-    line.enforce()
+    with capture_logs() as events:
+        line.enforce()
+    (alert,) = (event for event in events if event["event"] == "alert_raised")
+    assert (alert["records"], alert["rules"]) == (1, {"amount-is-known": 1})
     assert [each["amount"] for each in line.rows()] == [999, 1]
     (report,) = line.reports
     assert (report.written, report.alerted, report.quarantined) == (2, 1, 0)

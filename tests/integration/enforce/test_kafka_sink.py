@@ -45,14 +45,6 @@ def test_accepted_records_keep_every_byte_order_and_say_where_they_came_from(top
     assert topic_line.reconcile().holds
 
 
-def test_a_record_of_the_first_millisecond_keeps_its_time_in_a_header(topic_line: Line) -> None:
-    """The client stamps a record of time 0 anew."""
-    topic_line.settings  # noqa: B018
-    topic_line.produce(Sent(b'{"id": "a", "amount": 1}', timestamp_ms=1))
-    topic_line.enforce()
-    assert [record.timestamp_ms for record in topic_line.accepted()] == [1]
-
-
 def test_a_restart_goes_on_where_the_ledger_stands(topic_line: Line) -> None:
     topic_line.produce(*(row(n) for n in range(10)))
     topic_line.enforce(max_offsets=4)

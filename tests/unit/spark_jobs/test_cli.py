@@ -1,0 +1,28 @@
+"""`tidegate enforce` before Spark is loaded: its cost, its settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from contracts.errors import SettingsError
+from spark_jobs.cli import enforce
+
+
+def test_the_command_is_cheap_to_import() -> None:
+    code = "import sys, spark_jobs.cli; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_missing_settings_are_named_with_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_WAREHOUSE", raising=False)
+    with pytest.raises(SettingsError, match=r"warehouse: Field required.*TIDEGATE_") as raised:
+        enforce(["s"], bootstrap_servers="b:1", registry="http://r")
+    assert "checkpoints" in str(raised.value)
+
+
+def test_a_setting_that_cannot_work_is_named() -> None:
+    with pytest.raises(SettingsError, match="sink: Input should be 'iceberg' or 'kafka'"):
+        enforce(["s"], bootstrap_servers="b:1", registry="http://r", sink="paper")
