@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,3 +85,10 @@ def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory)
     )
     yield session
     session.stop()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI nothing is left out: a skipped test fails the run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -94,9 +94,12 @@ def gateway_with(tmp_path: Path) -> Iterator[Callable[[str | None], Traffic]]:
         next(serving, None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium. Without it the tests are left out, but not in CI."""
+    """Debian's chromium. Without it the tests are left out, but not in CI.
+
+    For a module only: while Playwright runs, no test of this process can run an event loop of its own.
+    """
     if not CHROMIUM.exists():
         missing = "chromium is not installed; as root: apt-get install chromium"
         if os.environ.get("CI"):

@@ -65,7 +65,8 @@ def create_topic(broker: Broker, name: str) -> None:
 def process_of(folder: Path) -> psutil.Process:
     """The broker whose settings lie in `folder`."""
     marker = str(folder / "broker" / "server.properties")
-    return next(process for process in psutil.process_iter() if process.cmdline()[-1:] == [marker])
+    processes = psutil.process_iter(attrs=["cmdline"])
+    return next(process for process in processes if (process.info["cmdline"] or [])[-1:] == [marker])
 
 
 def post_mortem(broker: Broker) -> str:

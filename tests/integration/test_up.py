@@ -83,7 +83,8 @@ class Up:
 
     def living(self) -> list[str]:
         """Name every process that this run started and that still lives."""
-        return [" ".join(process.cmdline()) for process in psutil.process_iter() if self._is_ours(process)]
+        processes = psutil.process_iter(attrs=["cmdline"])
+        return [" ".join(process.info["cmdline"] or []) for process in processes if self._is_ours(process)]
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
@@ -147,7 +148,9 @@ def test_a_signal_before_it_is_ready_leaves_nothing(up: StartUp) -> None:
     assert "ready · Ctrl-C" not in output
     assert list((run.state / "run").iterdir()) == []
     settings = str(run.state / "broker" / "server.properties")
-    assert [process for process in psutil.process_iter() if settings in process.cmdline()] == []
+    # With `attrs`, a process that ends while it is looked at is left out.
+    processes = psutil.process_iter(attrs=["cmdline"])
+    assert [process for process in processes if settings in (process.info["cmdline"] or [])] == []
 
 
 def test_after_kill_9_the_next_start_takes_over(up: StartUp) -> None:

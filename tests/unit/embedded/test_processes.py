@@ -98,7 +98,8 @@ def test_a_child_that_does_not_end_is_killed(run: RunDirectory) -> None:
 
 def test_what_a_child_started_ends_with_it(run: RunDirectory) -> None:
     child = start(run, PARENT_OF_STUBBORN)
-    grandchild = int(child.tail())
+    until(lambda: "ready" in child.tail())
+    grandchild = int(child.tail().split()[0])
     assert child.stop(deadline_seconds=DEADLINE_SECONDS) == -signal.SIGTERM
     assert not is_running(grandchild)
 
@@ -159,7 +160,8 @@ def test_the_next_start_ends_what_a_killed_parent_left(run: RunDirectory, tmp_pa
 
 def test_an_orphan_of_a_dead_child_is_a_leftover_too(run: RunDirectory) -> None:
     child = start(run, PARENT_OF_STUBBORN)
-    grandchild = int(child.tail())
+    until(lambda: "ready" in child.tail())
+    grandchild = int(child.tail().split()[0])
     os.kill(child.pid, signal.SIGKILL)
     until(partial(has_ended, child))
     assert run.end_leftovers(grace_seconds=0.1) == (f"child (pid {grandchild})",)
