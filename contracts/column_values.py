@@ -39,6 +39,9 @@ MAX_DOUBLE: Final = float.fromhex("0x1.fffffffffffffp+1023")
 _RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _LOCAL: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 
+FromStrings = Callable[[pa.Array, pa.DataType], pa.Array | None]
+"""The same for values that are strings already, as an Arrow array."""
+
 
 def whole_number(bits: int) -> Converter:
     """Make the converter to a signed integer of so many bits. 1.0 is an integer, as in JSON Schema."""
@@ -211,8 +214,11 @@ def bulk_json(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
 def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     """Convert date strings at once."""
     strings = _strings(values)
-    if strings is None:
-        return None
+    return None if strings is None else days_of(strings, arrow_type)
+
+
+def days_of(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert an array of date strings at once."""
     days = strings.cast(arrow_type)
     return days if _within(days, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
 
@@ -233,6 +239,11 @@ def _bulk_times(values: list[Any], arrow_type: pa.DataType, pattern: str) -> pa.
         return None
     times = strings.cast(arrow_type)
     return times if _within(times, pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND) else None
+
+
+def as_they_are(strings: pa.Array, _: pa.DataType) -> pa.Array | None:
+    """Keep an array of strings."""
+    return strings
 
 
 def _strings(values: list[Any]) -> pa.Array | None:

@@ -69,6 +69,7 @@ class Kind:
     arrow_type: pa.DataType
     convert: to.Converter
     bulk: to.Bulk | None = None
+    from_strings: to.FromStrings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,14 @@ class TypedColumn:
         ]
         return pa.array(converted, self.kind.arrow_type), refused
 
+    def convert_strings(self, strings: pa.Array) -> pa.Array | None:
+        """Give the column of values that are strings or null; None when some need a closer look."""
+        assert self.kind.from_strings is not None  # noqa: S101 - asked of columns of strings only
+        try:
+            return self.kind.from_strings(strings, self.kind.arrow_type)
+        except pa.ArrowException:
+            return None
+
     def holds(self, record: Any) -> bool:
         """Whether the column can hold the value of a record."""
         value = read(record, self.path)
@@ -129,12 +138,19 @@ class TableRows:
     all else here.
     """
 
-    def __init__(self, columns: tuple[TypedColumn, ...]) -> None:
+    def __init__(self, columns: tuple[TypedColumn, ...], *, holds_bytes: bool) -> None:
+        """Take the columns; `holds_bytes` says that records may hold bytes, which Arrow would take for strings."""
         self.indexes: list[int] = []
         self._columns = columns
         self._block: list[Any] = []
         self._chunks: list[list[pa.Array]] = [[] for _ in columns]
         self._refused: list[int] = []
+        names = {
+            column.path[0]: None
+            for column in columns
+            if column.kind.from_strings is not None and len(column.path) == 1 and not holds_bytes
+        }
+        self._strings = pa.struct([(name, pa.string()) for name in names])
 
     def add(self, index: int, record: Any) -> None:
         """Add the record at `index` of the batch."""
@@ -150,11 +166,28 @@ class TableRows:
 
     def _convert(self) -> None:
         first = len(self.indexes) - len(self._block)
+        strings = self._read_strings()
         for column, chunks in zip(self._columns, self._chunks, strict=True):
-            array, refused = column.convert(self._block)
+            array = None
+            if strings is not None and len(column.path) == 1 and column.kind.from_strings is not None:
+                array = column.convert_strings(strings.field(column.path[0]))
+            if array is None:
+                array, refused = column.convert(self._block)
+                self._refused += (self.indexes[first + position] for position in refused)
             chunks.append(array)
-            self._refused += (self.indexes[first + position] for position in refused)
         self._block = []
+
+    def _read_strings(self) -> pa.StructArray | None:
+        """Read the fields of all columns of strings in one go; None when one of them holds anything else.
+
+        Only for strings: of other types Arrow's conversion of objects takes what a column must refuse.
+        """
+        if not self._strings.num_fields:
+            return None
+        try:
+            return pa.array(self._block, self._strings)
+        except (pa.ArrowException, UnicodeEncodeError):
+            return None
 
 
 def compile_columns(
@@ -267,10 +300,10 @@ _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
     "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
     "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
-    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str)),
+    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str), to.as_they_are),
     "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
     "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
-    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days),
+    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.days_of),
     "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants),
     "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), to.bulk_local_times),
 }

@@ -92,7 +92,7 @@ class EnforcementPlan:
         contract has such a record written (on_violation alert), the column is null there.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        rows = TableRows(self._columns)
+        rows = TableRows(self._columns, holds_bytes=not isinstance(self.contract.schema_, JsonSchema))
         fits, hold = self._format.is_valid, self._rules.hold
         for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
             is_sound = type(record) is not Violation and fits(record) and hold(record)
