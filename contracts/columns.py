@@ -132,7 +132,7 @@ class TypedColumn:
 
 
 class TableRows:
-    """Collects the records that are written, and turns them into columns block by block.
+    """Collects records, and turns them into columns block by block.
 
     Blocks keep few records alive at once: a whole batch of them costs more in memory and garbage collection than
     all else here.
@@ -140,7 +140,7 @@ class TableRows:
 
     def __init__(self, columns: tuple[TypedColumn, ...], *, holds_bytes: bool) -> None:
         """Take the columns; `holds_bytes` says that records may hold bytes, which Arrow would take for strings."""
-        self.indexes: list[int] = []
+        self._added = 0
         self._columns = columns
         self._block: list[Any] = []
         self._chunks: list[list[pa.Array]] = [[] for _ in columns]
@@ -152,20 +152,18 @@ class TableRows:
         }
         self._strings = pa.struct([(name, pa.string()) for name in names])
 
-    def add(self, index: int, record: Any) -> None:
-        """Add the record at `index` of the batch."""
-        self.indexes.append(index)
+    def add(self, record: Any) -> None:
+        """Add the next record of the batch."""
         self._block.append(record)
         if len(self._block) == _BLOCK_RECORDS:
             self._convert()
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Give the columns of all records added, and the indexes of those that some column cannot hold."""
+        """Give the columns of all records added, and the positions of those that some column cannot hold."""
         self._convert()
         return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
 
     def _convert(self) -> None:
-        first = len(self.indexes) - len(self._block)
         strings = self._read_strings()
         for column, chunks in zip(self._columns, self._chunks, strict=True):
             array = None
@@ -173,8 +171,9 @@ class TableRows:
                 array = column.convert_strings(strings.field(column.path[0]))
             if array is None:
                 array, refused = column.convert(self._block)
-                self._refused += (self.indexes[first + position] for position in refused)
+                self._refused += (self._added + position for position in refused)
             chunks.append(array)
+        self._added += len(self._block)
         self._block = []
 
     def _read_strings(self) -> pa.StructArray | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from contracts.columns import TableRows, TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
@@ -97,12 +97,13 @@ class EnforcementPlan:
         for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
             is_sound = type(record) is not Violation and fits(record) and hold(record)
             bits = 0 if is_sound else self._bits(record, values, index)
-            if not bits or verdicts.add(index, bits).is_written:
-                rows.add(index, record)
+            is_written = not bits or verdicts.add(index, bits).is_written
+            # What is not written has a row too, of nulls: cheaper than to put the others back in their places.
+            rows.add(record if is_written and type(record) is not Violation else _EMPTY_RECORD)
         arrays, refused = rows.finish()
         for index in refused:
             verdicts.add(index, _COLUMN_BIT)
-        return self._with_columns(verdicts, arrays, rows.indexes)
+        return self._with_columns(verdicts, arrays)
 
     def explain(self, value: bytes | None, *, typed: bool = False) -> Verdict:
         """Judge one record with all its evidence.
@@ -157,17 +158,9 @@ class EnforcementPlan:
             default=Disposition.ACCEPTED,
         )
 
-    def _with_columns(
-        self, verdicts: _Verdicts, arrays: list[pa.Array], indexes: list[int]
-    ) -> pa.StructArray:
-        """Put the columns of the records at `indexes` beside the verdicts; null where a record is not written."""
-        written = pa.array([verdicts.is_written(index) for index in range(len(verdicts))], pa.bool_())
-        if len(indexes) < len(verdicts):
-            positions: list[int | None] = [None] * len(verdicts)
-            for position, index in enumerate(indexes):
-                positions[index] = position
-            arrays = [array.take(pa.array(positions, pa.int32())) for array in arrays]
-        columns = pa.StructArray.from_arrays(arrays, fields=list(self.columns), mask=pc.invert(written))
+    def _with_columns(self, verdicts: _Verdicts, arrays: list[pa.Array]) -> pa.StructArray:
+        """Put the columns beside the verdicts; null where a record is not written."""
+        columns = pa.StructArray.from_arrays(arrays, fields=list(self.columns), mask=verdicts.not_written())
         verdict = verdicts.array()
         return pa.StructArray.from_arrays(
             [verdict.field(0), verdict.field(1), columns],
@@ -194,9 +187,9 @@ class _Verdicts:
         self._dispositions[index] = disposition
         return disposition
 
-    def is_written(self, index: int) -> bool:
-        """Whether the record reaches the sink."""
-        return self._dispositions[index] <= Disposition.ALERTED
+    def not_written(self) -> pa.Array:
+        """Say of each record whether it is kept from the sink."""
+        return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
 
     def array(self) -> pa.StructArray:
         """Give VERDICT_TYPE."""
