@@ -1,1 +1,1 @@
-"""Compatibility with evidence: does every record that one contract accepts pass another, and if not, which one does not?"""
+"""Compatibility with evidence: whether every record that one contract accepts passes another, and if not, which does not."""

@@ -1,4 +1,4 @@
-"""The answer to one question: is every document of the schema `old` also a document of the schema `new`?
+"""The answer to one question: whether every document of the schema `old` is also a document of the schema `new`.
 
 Backward compatibility is `old` in `new` (a new reader reads old data), forward compatibility the same question
 with both swapped. The answer is sound: `PROVEN` is said only of what holds for every document, `REFUTED` only with a
