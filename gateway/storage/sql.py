@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session
 
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
+from gateway.storage.access import KeyStore
+from gateway.storage.audit import AuditStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -84,6 +86,8 @@ class Stores:
     def __init__(self, session: Session) -> None:
         self.contracts = ContractStore(session)
         self.reports = ReportStore(session)
+        self.audit = AuditStore(session)
+        self.keys = KeyStore(session)
 
 
 class ContractStore:

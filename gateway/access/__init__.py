@@ -1,0 +1,1 @@
+"""Access control: who asks, what they may do, and how often."""

@@ -1,0 +1,90 @@
+"""Who asks, and what they may do: roles under prefixes of subjects. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+
+from contracts.errors import SettingsError
+
+
+class Role(IntEnum):
+    """What a principal may do with a subject; each role may do what those below it may."""
+
+    VIEWER = 1
+    PRODUCER = 2
+    APPROVER = 3
+    ADMIN = 4
+
+    @property
+    def word(self) -> str:
+        """The role as people write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role for every subject that begins with `prefix`; the empty prefix is every subject.
+
+    A prefix is compared character by character: `hospital` covers `hospitality-value` too, `hospital.` does not.
+    """
+
+    role: Role
+    prefix: str
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read `role` (for every subject) or `role:prefix`. Raises SettingsError."""
+        word, _, prefix = text.partition(":")
+        try:
+            return cls(Role[word.upper()], prefix)
+        except KeyError:
+            known = ", ".join(role.word for role in Role)
+            raise SettingsError(
+                f"{word or 'nothing'} is no role; the roles are {known}, and a grant is written role or role:prefix, "
+                "such as producer:hospital."
+            ) from None
+
+    def __str__(self) -> str:
+        return f"{self.role.word}:{self.prefix}" if self.prefix else self.role.word
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who asks. `name` stands in the audit log: `key:<id>`, `oidc:<sub>`, `anonymous`, `cli:<user>`."""
+
+    name: str
+    grants: tuple[Grant, ...]
+
+    def may(self, role: Role, subject: str) -> bool:
+        """Whether a role of at least this height covers the subject."""
+        return any(grant.role >= role and subject.startswith(grant.prefix) for grant in self.grants)
+
+    def sees(self, subject: str) -> bool:
+        """Whether the subject exists as far as this principal is told."""
+        return self.may(Role.VIEWER, subject)
+
+    def may_somewhere(self, role: Role) -> bool:
+        """Whether a role of at least this height is held under any prefix."""
+        return any(grant.role >= role for grant in self.grants)
+
+    def may_everywhere(self, role: Role) -> bool:
+        """Whether a role of at least this height covers every subject: what concerns the whole registry needs it."""
+        return any(grant.role >= role and not grant.prefix for grant in self.grants)
+
+    @property
+    def prefixes(self) -> tuple[str, ...] | None:
+        """The prefixes whose subjects are visible, for queries; None when all are, empty when none is."""
+        prefixes = {grant.prefix for grant in self.grants}
+        return None if "" in prefixes else tuple(sorted(prefixes))
+
+
+def read_grants(texts: Iterable[str]) -> tuple[Grant, ...]:
+    """Read grants, each `role` or `role:prefix`. Raises SettingsError."""
+    return tuple(sorted({Grant.read(text) for text in texts}, key=str))
+
+
+ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
+"""Everybody, when access control is off."""

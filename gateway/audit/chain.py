@@ -1,0 +1,152 @@
+"""The hash chain of the audit log: values, their canonical encoding, and the check. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+NO_ENTRY = "0" * 64
+"""The hash before the first entry, and the head of an empty log."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What somebody did, at an aware instant.
+
+    `who` is the name of the principal. `action` is a word such as `contract.published`. `subject` is what it was done
+    to: a subject of the registry, or the kind and id of another thing. `before` and `after` are hashes of its content:
+    None where there was nothing, or is nothing any more.
+    """
+
+    at: datetime
+    who: str
+    action: str
+    subject: str
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry of the log. `number` counts from 1 without gaps; hashes are 64 lower-case hexadecimal digits."""
+
+    number: int
+    at: datetime
+    who: str
+    action: str
+    subject: str
+    before: str | None
+    after: str | None
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """What a check of the chain found.
+
+    `entries` is how many are sound from the first on, `head` the hash of the last of them. `broken_at` is the number
+    of the place of the first entry that is not sound, `reason` what is wrong there; both None when all are sound.
+    `has_known_head` says whether one of the sound entries is the head that was known before, or none was given.
+    """
+
+    entries: int
+    head: str
+    has_known_head: bool
+    broken_at: int | None = None
+    reason: str | None = None
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether nothing was changed, left out or cut off, as far as the entries and the known head can show."""
+        return self.broken_at is None and self.has_known_head
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode a JSON value so that equal values give equal bytes.
+
+    UTF-8, no spaces, keys sorted, only those characters escaped that must be. For the values that the log holds
+    (strings, null, integers below 2^53, keys in ASCII) that is exactly the JSON Canonicalization Scheme.
+    Source: RFC 8785, clause 3.2.
+    """
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def content_hash(value: Any) -> str:
+    """Give the SHA-256 of a JSON value in its canonical encoding: `before` and `after` of things that are no contract."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def chained(change: Change, number: int, previous: str) -> AuditEntry:
+    """Make the entry that follows the one whose hash is `previous`."""
+    entry = AuditEntry(**asdict(change), number=number, previous=previous, hash="")
+    return AuditEntry(**{**asdict(entry), "hash": entry_hash(entry)})
+
+
+def entry_hash(entry: AuditEntry) -> str:
+    """SHA-256 of the entry without its own hash, in canonical JSON; the hash before it is one of the members."""
+    return content_hash({name: value for name, value in document(entry).items() if name != "hash"})
+
+
+def document(entry: AuditEntry) -> dict[str, Any]:
+    """Give the entry as a JSON object: the line of an export, and what is hashed.
+
+    The instant is in UTC with six decimals, so that it has one spelling.
+    """
+    at = entry.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {**asdict(entry), "at": at}
+
+
+def read_entry(line: bytes) -> AuditEntry:
+    """Read one line of an export. Raises ValueError when it is no entry."""
+    found = json.loads(line)
+    names = AuditEntry.__slots__
+    if not isinstance(found, dict) or set(found) != set(names):
+        raise ValueError(f"it has not exactly the members {', '.join(names)}")
+    texts = [found[name] for name in names if name not in {"number", "before", "after"}]
+    texts += [found[name] for name in ("before", "after") if found[name] is not None]
+    if type(found["number"]) is not int or not all(isinstance(text, str) for text in texts):
+        raise ValueError("a member has the wrong type")
+    if not _INSTANT.fullmatch(found["at"]):
+        raise ValueError("`at` is no instant in UTC with six decimals")
+    return AuditEntry(**{**found, "at": datetime.fromisoformat(found["at"])})
+
+
+def check(entries: Iterable[AuditEntry], known_head: str | None = None) -> ChainReport:
+    """Go through the entries in the order in which they are kept, and stop at the first that is not sound.
+
+    A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
+    was written anew, does not: it shows only to somebody who noted the head at an earlier time, `known_head`.
+    """
+    number, previous = 0, NO_ENTRY
+    has_known_head = known_head in {None, NO_ENTRY}
+    for entry in entries:
+        reason = _fault(entry, number + 1, previous)
+        if reason is not None:
+            return ChainReport(number, previous, has_known_head, number + 1, reason)
+        number, previous = entry.number, entry.hash
+        has_known_head = has_known_head or entry.hash == known_head
+    return ChainReport(number, previous, has_known_head)
+
+
+def is_hash(text: str) -> bool:
+    """Whether this is the spelling of a hash: 64 lower-case hexadecimal digits."""
+    return _HASH.fullmatch(text) is not None
+
+
+def _fault(entry: AuditEntry, number: int, previous: str) -> str | None:
+    if entry.number != number:
+        return f"the entry numbered {entry.number} stands where {number} should"
+    if entry.previous != previous:
+        return "it does not follow the entry before it: `previous` is not that entry's hash"
+    if entry.hash != entry_hash(entry):
+        return "its content is not what was hashed when it was written"
+    return None

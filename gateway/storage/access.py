@@ -1,0 +1,70 @@
+"""Where API keys are kept: never their secrets, only the secrets' hashes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from sqlalchemy import Text, insert, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from gateway.storage.tables import Instant, Table
+
+
+class KeyRow(Table):
+    """One API key. `grants` holds one `role:prefix` a line."""
+
+    __tablename__ = "keys"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    secret_hash: Mapped[str] = mapped_column(Text)
+    grants: Mapped[str] = mapped_column(Text)
+    created_by: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(Instant)
+    expires_at: Mapped[datetime | None] = mapped_column(Instant)
+    revoked_at: Mapped[datetime | None] = mapped_column(Instant)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """One API key as it is kept. `grants` are written `role` or `role:prefix`; instants are UTC, None for never."""
+
+    id: str
+    name: str
+    secret_hash: str
+    grants: tuple[str, ...]
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+class KeyStore:
+    """The API keys, as `stores.keys`. A key is revoked, never removed, so that the audit log can name it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, key: StoredKey) -> None:
+        """Keep a new key."""
+        self._session.execute(insert(KeyRow).values({**asdict(key), "grants": "\n".join(key.grants)}))
+
+    def find(self, key_id: str) -> StoredKey | None:
+        """Find one key, revoked or not."""
+        row = self._session.scalar(select(KeyRow).where(KeyRow.id == key_id))
+        return None if row is None else _key(row)
+
+    def all(self) -> tuple[StoredKey, ...]:
+        """List every key, oldest first."""
+        rows = self._session.scalars(select(KeyRow).order_by(KeyRow.created_at, KeyRow.id))
+        return tuple(_key(row) for row in rows)
+
+    def revoke(self, key_id: str, at: datetime) -> None:
+        """Take a key out of use from now on."""
+        self._session.execute(update(KeyRow).where(KeyRow.id == key_id).values(revoked_at=at))
+
+
+def _key(row: KeyRow) -> StoredKey:
+    values = {name: getattr(row, name) for name in StoredKey.__slots__}
+    return StoredKey(**{**values, "grants": tuple(row.grants.splitlines())})

@@ -1,0 +1,78 @@
+"""Where the audit log is kept. Entries are added and read; nothing here changes or removes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from sqlalchemy import Integer, Text, insert, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from gateway.audit.chain import NO_ENTRY, AuditEntry, Change, chained
+from gateway.storage.tables import Instant, Table
+
+_CHUNK = 1000
+
+
+class AuditRow(Table):
+    """One entry of the audit log. Triggers of the database refuse to change or remove one."""
+
+    __tablename__ = "audit"
+
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    at: Mapped[datetime] = mapped_column(Instant)
+    who: Mapped[str] = mapped_column(Text)
+    action: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str] = mapped_column(Text, index=True)
+    before: Mapped[str | None] = mapped_column(Text)
+    after: Mapped[str | None] = mapped_column(Text)
+    previous: Mapped[str] = mapped_column(Text)
+    hash: Mapped[str] = mapped_column(Text)
+
+
+class AuditStore:
+    """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def append(self, change: Change) -> AuditEntry:
+        """Add an entry, for good. Only in a write transaction: writers take turns, so that the chain does not fork."""
+        last = self.last()
+        entry = chained(change, last.number + 1, last.hash) if last else chained(change, 1, NO_ENTRY)
+        self._session.execute(
+            insert(AuditRow).values({name: getattr(entry, name) for name in AuditEntry.__slots__})
+        )
+        return entry
+
+    def last(self) -> AuditEntry | None:
+        """Give the newest entry; None of an empty log."""
+        row = self._session.scalar(select(AuditRow).order_by(AuditRow.number.desc()).limit(1))
+        return None if row is None else _entry(row)
+
+    def page(self, after: int, limit: int, subject: str | None = None) -> tuple[AuditEntry, ...]:
+        """List at most `limit` entries whose number is above `after`, oldest first; of one subject, if it is given."""
+        query = select(AuditRow).where(AuditRow.number > after)
+        if subject is not None:
+            query = query.where(AuditRow.subject == subject)
+        rows = self._session.scalars(query.order_by(AuditRow.number).limit(limit)).all()
+        return tuple(_entry(row) for row in rows)
+
+    def entries(self) -> Iterator[AuditEntry]:
+        """Give every entry, oldest first, some at a time; consume it inside the transaction."""
+        after: int | None = None
+        while True:
+            query = select(AuditRow).order_by(AuditRow.number).limit(_CHUNK)
+            if after is not None:
+                query = query.where(AuditRow.number > after)
+            rows = self._session.scalars(query).all()
+            for row in rows:
+                yield _entry(row)
+            if len(rows) < _CHUNK:
+                return
+            after = rows[-1].number
+            self._session.expunge_all()
+
+
+def _entry(row: AuditRow) -> AuditEntry:
+    return AuditEntry(**{name: getattr(row, name) for name in AuditEntry.__slots__})
