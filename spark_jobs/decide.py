@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from contracts.errors import StreamStopped
@@ -24,6 +24,15 @@ class Tally:
     disposition: Disposition
     failed: bytes | None
     records: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecord:
+    """A record that must not pass: where it is, and the slots that it failed."""
+
+    partition: int
+    offset: int
+    failed: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +58,16 @@ class Decision:
         return self.written + self.quarantined + self.dropped
 
 
-def decide(plan: EnforcementPlan, tallies: Iterable[Tally], settled: Iterable[Settlement] = ()) -> Decision:
+def decide(
+    plan: EnforcementPlan,
+    tallies: Iterable[Tally],
+    first_failed: Callable[[], FailedRecord],
+    settled: Iterable[Settlement] = (),
+) -> Decision:
     """Sum up a judged batch and judge it as a whole.
 
     `settled` are records of the batch that an earlier attempt has quarantined for good: they are not in `tallies`.
+    `first_failed` looks for the first record that must not pass, and is asked only when there is one.
     Raises StreamStopped when a rule with on_violation `fail` is violated, or when the error budget is spent.
     """
     records: Counter[Disposition] = Counter()
@@ -71,7 +86,7 @@ def decide(plan: EnforcementPlan, tallies: Iterable[Tally], settled: Iterable[Se
     for settlement in earlier:
         rules.update({(rule.stage, rule.code, rule.severity): rule.records for rule in settlement.rules})
     if records[Disposition.FAILED]:
-        raise StreamStopped(_failure(plan, records[Disposition.FAILED], rules))
+        raise StreamStopped(_failure(plan, records[Disposition.FAILED], first_failed()))
     decision = Decision(
         written=sum(count for disposition, count in records.items() if disposition.is_written),
         warned=records[Disposition.WARNED],
@@ -118,9 +133,13 @@ def _overspent(budget: ErrorBudget, decision: Decision) -> str:
     )
 
 
-def _failure(plan: EnforcementPlan, failed: int, rules: Counter[RuleKey]) -> str:
-    codes = ", ".join(code for (_, code, severity) in sorted(rules) if severity is Severity.ERROR)
+def _failure(plan: EnforcementPlan, failed: int, first: FailedRecord) -> str:
+    contract = plan.contract
+    rules = ", ".join(
+        slot.code for slot in plan.failed_slots(first.failed) if slot.severity is Severity.ERROR
+    )
     return (
-        f"{failed} records violate what {plan.contract.id}@{plan.contract.version} must not let pass (on_violation "
-        f"fail; violated in this batch: {codes}); nothing of the batch is written"
+        f"{failed} records violate what {contract.id}@{contract.version} must not let pass (on_violation fail); the first "
+        f"is at topic {contract.topic}, partition {first.partition}, offset {first.offset} and violates {rules}; nothing "
+        "of the batch is written. Publish a contract version that quarantines or drops such records, and start again"
     )

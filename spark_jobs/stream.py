@@ -177,7 +177,7 @@ class StreamAttempt:
             judged = self._sink.judge(batch)
         try:
             with watch(Step.DECIDE):
-                decision = decide(plan, judged.tallies, settled)
+                decision = decide(plan, judged.tallies, judged.first_failed, settled)
             published = judged.write(decision)
         finally:
             judged.release()

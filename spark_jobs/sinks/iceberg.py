@@ -20,7 +20,7 @@ from contracts.evidence import Evidence, read_evidence
 from contracts.ledger import Ledger, Settled, Settlement, Vector
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
-from spark_jobs.decide import Decision, RuleKey, Tally, count_evidence, rule_counts
+from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
 from spark_jobs.judge import column_types, judge_column
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, headers_of, read_committed
 from spark_jobs.records import Destination, refused_records
@@ -187,7 +187,8 @@ class IcebergSink:
             if first > start.get(partition, 0):
                 raise StreamStopped(
                     f"{topic}: partition {partition} begins at {first}, but what was quarantined from "
-                    f"{start.get(partition, 0)} on must be known to go on without doubling it; records were deleted"
+                    f"{start.get(partition, 0)} on must be known to go on without doubling it: records were deleted. Lengthen the topic's retention; to go on "
+                    "without them, give the stream a new table or contract id"
                 )
         entries: dict[tuple[int, int], Settlement] = {}
         for message in read_committed(self._settings.bootstrap_servers, topic, start, end):
@@ -208,6 +209,13 @@ class HeldBatch:
     judged: DataFrame
     batch: MicroBatch
     tallies: tuple[Tally, ...]
+
+    def first_failed(self) -> FailedRecord:
+        """Look for the first record that must not pass."""
+        failed = self.judged.where(F.col("_disposition") == int(Disposition.FAILED))
+        first = failed.select("partition", "offset", "_failed").orderBy("partition", "offset").limit(1)
+        (found,) = first.toArrow().to_pylist()
+        return FailedRecord(found["partition"], found["offset"], found["_failed"])
 
     def write(self, decision: Decision) -> Published:
         """Write refused records to the quarantine topic, the others to the table.

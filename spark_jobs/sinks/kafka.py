@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 from contracts.ledger import Ledger, Settled
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
-from spark_jobs.decide import Decision, RuleKey, Tally
+from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
 from spark_jobs.judge import judge_column
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.records import Destination, accepted_records, refused_records
@@ -135,6 +135,13 @@ class CollectedBatch:
             Tally(Disposition(row["disposition"]), row["failed"], row["count_all"])
             for row in counts.to_pylist()
         )
+
+    def first_failed(self) -> FailedRecord:
+        """Look for the first record that must not pass."""
+        failed = self.rows.filter(pc.equal(self.rows.column("disposition"), int(Disposition.FAILED)))
+        ordered = failed.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
+        return FailedRecord(found["partition"], found["offset"], found["failed"])
 
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger, in one transaction."""

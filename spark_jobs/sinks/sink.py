@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
-from spark_jobs.decide import Decision, RuleKey, Tally
+from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
 from spark_jobs.steps import Stopwatch
 from spark_jobs.topics import Topic
 
@@ -82,6 +82,10 @@ class JudgedBatch(Protocol):
     @property
     def tallies(self) -> tuple[Tally, ...]:
         """Records by disposition and failed slots; settled records are not among them."""
+        ...
+
+    def first_failed(self) -> FailedRecord:
+        """Give the first record, by partition and offset, that must not pass; to be asked when there is one."""
         ...
 
     def write(self, decision: Decision) -> Published:

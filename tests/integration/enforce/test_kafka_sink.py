@@ -70,7 +70,8 @@ def test_a_second_instance_fences_the_first(topic_line: Line) -> None:
 
 def test_a_batch_that_must_not_pass_leaves_no_trace(topic_line: Line) -> None:
     topic_line.contracts.plan = topic_line.plan(rules=[{**KNOWN, "on_violation": "fail"}])
-    topic_line.produce(row(0), row(1, 999))
-    with pytest.raises(StreamStopped, match="amount-is-known"):
+    topic_line.produce(row(0), row(1), row(3, 999), row(5, 999))
+    first = f"the first is at topic {topic_line.topic}, partition 1, offset 1 and violates amount-is-known"
+    with pytest.raises(StreamStopped, match=first):
         topic_line.enforce()
     assert (topic_line.accepted(), topic_line.quarantined()) == ([], [])

@@ -13,7 +13,7 @@ from contracts.ledger import Settlement
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import RuleCount
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from spark_jobs.decide import Tally, count_evidence, decide, rule_counts
+from spark_jobs.decide import FailedRecord, Tally, count_evidence, decide, rule_counts
 
 RULES = [
     {"id": "known", "kind": "forbidden", "field": "/a", "values": [999]},
@@ -47,6 +47,10 @@ def bits(plan: EnforcementPlan, *codes: str) -> bytes:
     return bytes(failed)
 
 
+def none_failed() -> FailedRecord:
+    raise AssertionError("asked for, although every record may pass")
+
+
 def test_every_record_counts_once_and_each_rule_by_its_records() -> None:
     plan = plan_of()
     decision = decide(
@@ -58,6 +62,7 @@ def test_every_record_counts_once_and_each_rule_by_its_records() -> None:
             Tally(Disposition.DROPPED, bits(plan, "known"), 2),
             Tally(Disposition.QUARANTINED, bits(plan, "known"), 1),
         ],
+        none_failed,
     )
     assert (decision.records, decision.written, decision.warned, decision.alerted) == (100, 97, 4, 3)
     assert (decision.dropped, decision.quarantined) == (2, 1)
@@ -71,15 +76,24 @@ def test_every_record_counts_once_and_each_rule_by_its_records() -> None:
 def test_settled_records_count_as_quarantined_with_their_first_reasons() -> None:
     rule = RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=1)
     settled = (Settlement("q", 0, 1, (rule,)), Settlement("q", 0, 2, (rule,)))
-    decision = decide(plan_of(), [Tally(Disposition.ACCEPTED, None, 3)], settled)
+    decision = decide(plan_of(), [Tally(Disposition.ACCEPTED, None, 3)], none_failed, settled)
     assert (decision.records, decision.quarantined) == (5, 2)
     assert decision.rules == Counter({(Stage.SCHEMA, "type", Severity.ERROR): 2})
 
 
 def test_a_record_that_must_not_pass_stops_the_stream() -> None:
     plan = plan_of()
-    with pytest.raises(StreamStopped, match=r"2 records violate what s@1\.0\.0 must not let pass .*known"):
-        decide(plan, [Tally(Disposition.FAILED, bits(plan, "known"), 2)])
+    tallies = [
+        Tally(Disposition.ALERTED, bits(plan, "small"), 1),
+        Tally(Disposition.FAILED, bits(plan, "known", "small"), 2),
+    ]
+    with pytest.raises(StreamStopped) as stopped:
+        decide(plan, tallies, lambda: FailedRecord(3, 17, bits(plan, "known", "small")))
+    assert str(stopped.value) == (
+        "2 records violate what s@1.0.0 must not let pass (on_violation fail); the first is at topic t, partition 3, "
+        "offset 17 and violates known; nothing of the batch is written. Publish a contract version that quarantines "
+        "or drops such records, and start again"
+    )
 
 
 BUDGET = {"ratio": 0.2, "min_records": 10}
@@ -99,10 +113,11 @@ def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: 
         plan = plan_of(error_budget={**BUDGET, "action": action})
         if stops:
             with pytest.raises(StreamStopped, match="error budget spent"):
-                decide(plan, tallies)
+                decide(plan, tallies, none_failed)
         else:
-            assert not decide(plan, tallies).over_budget
-    assert decide(plan_of(error_budget={**BUDGET, "action": "quarantine"}), tallies).over_budget is stops
+            assert not decide(plan, tallies, none_failed).over_budget
+    lenient = plan_of(error_budget={**BUDGET, "action": "quarantine"})
+    assert decide(lenient, tallies, none_failed).over_budget is stops
 
 
 def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
