@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import structlog
 from confluent_kafka import (
     KafkaError,
     KafkaException,
@@ -21,24 +22,39 @@ from confluent_kafka.cimpl import NewTopic
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Vector
 
+log = structlog.get_logger()
+
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
 _NO_LIMIT = str(2**63 - 1)
 _HEADER_ROOM_BYTES = 64 * 1024
 """What our headers may add to a record, with the margin of a record batch."""
 
+_RETENTION = ("retention.ms", "retention.bytes")
+_LEAST_RETENTION_MS = 24 * 60 * 60 * 1000
+"""A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
+
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
 
 @contextmanager
 def kafka_errors(doing: str) -> Iterator[None]:
-    """Turn the client's errors into ours: Fenced when a newer instance took over, else Unavailable."""
+    """Turn the client's errors into ours: Fenced when a newer instance took over, else Unavailable.
+
+    A record that a topic's settings do not let in would be refused again at each attempt: StreamStopped.
+    """
     try:
         yield
     except KafkaException as error:
         cause = error.args[0]
         if isinstance(cause, KafkaError) and cause.code() in _FENCED:
             raise Fenced(f"{doing}: another instance of this stream has taken over") from error
+        if isinstance(cause, KafkaError) and cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise StreamStopped(
+                f"{doing}: {cause.str()}. A record that the source holds well compressed can need more room here: give "
+                "the topic named above a larger max.message.bytes (kafka-configs.sh --alter --entity-type topics "
+                "--entity-name TOPIC --add-config max.message.bytes=BYTES), and start again"
+            ) from error
         raise Unavailable(f"{doing}: {cause.str() if isinstance(cause, KafkaError) else cause}") from error
 
 
@@ -91,11 +107,14 @@ class Topics:
     def ensure_output(self, name: str, source: Topic) -> None:
         """Create an output topic, or require that the existing one keeps what is written to it.
 
-        Raises StreamStopped with the command to type when a setting of an existing topic would lose records.
+        Raises StreamStopped with the command to type when a setting of an existing topic would lose records. How long
+        they are kept is the operator's choice, from a day on; a limit is logged, for it counts from a record's own
+        time, which may be years ago.
         """
         wanted = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
+            "retention.bytes": "-1",
             "max.message.bytes": str(source.max_message_bytes + _HEADER_ROOM_BYTES),
             # A refused record keeps its own time: the broker must neither replace it nor refuse an old one.
             "message.timestamp.type": "CreateTime",
@@ -106,10 +125,20 @@ class Topics:
             self._require(name, wanted)
 
     def ensure_compacted(self, name: str, partitions: int) -> None:
-        """Create a compacted topic, or require that the existing one is compacted."""
+        """Create a compacted topic, or require that the existing one is compacted and has as many partitions.
+
+        Raises StreamStopped with the command to type when it is not.
+        """
         wanted = {"cleanup.policy": "compact"}
-        if not self._create(name, partitions, wanted):
-            self._require(name, wanted)
+        if self._create(name, partitions, wanted):
+            return
+        self._require(name, wanted)
+        identity = self.identity(name)
+        if identity is not None and identity[1] < partitions:
+            raise StreamStopped(
+                f"topic {name} has {identity[1]} partitions and needs {partitions}; kafka-topics.sh --alter --topic {name} "
+                f"--partitions {partitions}"
+            )
 
     def _create(self, name: str, partitions: int, settings: dict[str, str]) -> bool:
         with kafka_errors(f"create topic {name}"):
@@ -136,11 +165,17 @@ class Topics:
         actual = self._settings(name)
         wrong = [key for key, value in wanted.items() if not _is_enough(key, actual[key], value)]
         if wrong:
-            settings = ",".join(f"{key}={wanted[key]}" for key in wrong)
             raise StreamStopped(
-                f"topic {name} would not keep what is written to it ("
-                + ", ".join(f"{key} is {actual[key]}" for key in wrong)
-                + f"); kafka-configs.sh --alter --entity-type topics --entity-name {name} --add-config {settings}"
+                f"topic {name} would not keep what is written to it ({_listed(actual, wrong)}); "
+                f"{_command(name, wanted, wrong)}"
+            )
+        limits = [key for key in wanted if key in _RETENTION and actual[key] != wanted[key]]
+        if limits:
+            log.warning(
+                "output_topic_forgets",
+                topic=name,
+                settings=_listed(actual, limits),
+                command=_command(name, wanted, limits),
             )
 
     def _settings(self, name: str) -> dict[str, str]:
@@ -164,8 +199,19 @@ class Topics:
 def _is_enough(key: str, actual: str, wanted: str) -> bool:
     match key:
         case "retention.ms":
-            return True  # how long refused records are kept is the operator's choice
+            return actual == wanted or int(actual) >= _LEAST_RETENTION_MS
+        case "retention.bytes":
+            return True
         case "max.message.bytes":
             return int(actual) >= int(wanted)
         case _:
             return actual == wanted
+
+
+def _listed(settings: dict[str, str], keys: list[str]) -> str:
+    return ", ".join(f"{key} is {settings[key]}" for key in keys)
+
+
+def _command(topic: str, wanted: dict[str, str], keys: list[str]) -> str:
+    settings = ",".join(f"{key}={wanted[key]}" for key in keys)
+    return f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {settings}"

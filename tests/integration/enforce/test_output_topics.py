@@ -1,0 +1,202 @@
+"""Topics that take what the job writes, on a real broker: made as they must be, or refused with what to change."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry
+from confluent_kafka.admin._config import ConfigResource
+from structlog.testing import capture_logs
+
+from contracts.errors import StreamStopped
+from gateway.embedded.broker import Broker
+from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.stream import accepted_topic, quarantine_topic
+from spark_jobs.topics import Topic, Topics
+from tests.integration.enforce.line import Line, row
+
+MakeTopic = Callable[..., str]
+NO_LIMIT = str(2**63 - 1)
+GOOD = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(1_048_588 + 64 * 1024),
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": NO_LIMIT,
+    "message.timestamp.after.max.ms": NO_LIMIT,
+}
+
+
+def as_arguments(settings: dict[str, str]) -> dict[str, str]:
+    return {key.replace(".", "_"): value for key, value in settings.items()}
+
+
+def settings_of(broker: Broker, topic: str) -> dict[str, str]:
+    """Read a topic's settings as any other tool would."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    entries = client.describe_configs([resource])[resource].result(30)
+    return {key: str(entry.value) for key, entry in entries.items()}
+
+
+def obey(broker: Broker, message: str) -> None:
+    """Do what the message says: alter the settings of the topic that it names."""
+    found = re.search(r"--entity-name (\S+) --add-config (\S+)", message)
+    assert found is not None
+    changes = [
+        ConfigEntry(*change.split("=", 1), incremental_operation=AlterConfigOpType.SET)
+        for change in found[2].split(",")
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, found[1], incremental_configs=changes)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.fixture
+def source(broker: Broker, make_topic: MakeTopic) -> Topic:
+    found = Topics(broker.bootstrap).describe(make_topic("rows", partitions=3))
+    assert found is not None
+    return found
+
+
+def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: Topic) -> None:
+    name = f"{source.name}.quarantine"
+    topics = Topics(broker.bootstrap)
+    topics.ensure_output(name, source)
+    made = topics.describe(name)
+    assert made is not None
+    assert made.partitions == 3
+    assert settings_of(broker, name).items() >= GOOD.items()
+    with capture_logs() as events:
+        topics.ensure_output(name, source)
+    assert events == []
+
+
+def test_a_source_of_large_records_gets_outputs_for_larger_ones(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    topics = Topics(broker.bootstrap)
+    source = topics.describe(make_topic("rows", max_message_bytes="5000000"))
+    assert source is not None
+    topics.ensure_output(f"{source.name}.quarantine", source)
+    assert settings_of(broker, f"{source.name}.quarantine")["max.message.bytes"] == str(5_000_000 + 64 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "compact,delete"),
+        ("retention.ms", "3600000"),
+        ("max.message.bytes", "1048588"),
+        ("message.timestamp.type", "LogAppendTime"),
+        ("message.timestamp.before.max.ms", "86400000"),
+        ("message.timestamp.after.max.ms", "3600000"),
+    ],
+)
+def test_settings_that_would_lose_records_are_refused_with_the_command_that_mends_them(
+    broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
+) -> None:
+    name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
+    topics = Topics(broker.bootstrap)
+    with pytest.raises(StreamStopped) as stopped:
+        topics.ensure_output(name, source)
+    assert str(stopped.value) == (
+        f"topic {name} would not keep what is written to it ({key} is {value}); kafka-configs.sh --alter --entity-type "
+        f"topics --entity-name {name} --add-config {key}={GOOD[key]}"
+    )
+    obey(broker, str(stopped.value))
+    topics.ensure_output(name, source)
+
+
+def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTopic, source: Topic) -> None:
+    name = make_topic("rows.quarantine")
+    topics = Topics(broker.bootstrap)
+    with pytest.raises(StreamStopped) as stopped:
+        topics.ensure_output(name, source)
+    obey(broker, str(stopped.value))
+    topics.ensure_output(name, source)
+
+
+@pytest.mark.parametrize(("key", "value"), [("retention.ms", "86400000"), ("retention.bytes", "1000000000")])
+def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
+    broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
+) -> None:
+    name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
+    topics = Topics(broker.bootstrap)
+    with capture_logs() as events:
+        topics.ensure_output(name, source)
+    (event,) = events
+    assert (event["event"], event["topic"], event["settings"]) == (
+        "output_topic_forgets",
+        name,
+        f"{key} is {value}",
+    )
+    obey(broker, event["command"])
+    with capture_logs() as events:
+        topics.ensure_output(name, source)
+    assert events == []
+
+
+def test_a_ledger_topic_must_be_compacted_and_have_its_partitions(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    topics = Topics(broker.bootstrap)
+    name = make_topic("ledger", partitions=2)
+    with pytest.raises(StreamStopped, match=r"cleanup\.policy is delete"):
+        topics.ensure_compacted(name, 4)
+    few = make_topic("ledger", partitions=2, cleanup_policy="compact")
+    with pytest.raises(StreamStopped, match=f"topic {few} has 2 partitions and needs 4"):
+        topics.ensure_compacted(few, 4)
+    topics.ensure_compacted(make_topic("ledger", partitions=4, cleanup_policy="compact"), 4)
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
+    make_line: Callable[..., Line], broker: Broker, sink: str
+) -> None:
+    """And goes on when the person has done what it says."""
+    line = make_line(sink=sink)
+    line.produce(row(0, 999), row(1))
+    output = quarantine_topic(line.topic) if sink == "iceberg" else accepted_topic(line.topic)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topics = Topics(broker.bootstrap)
+    source = topics.describe(line.topic)
+    assert source is not None
+    topics.ensure_output(output, source)
+    resource = ConfigResource(
+        ConfigResource.Type.TOPIC,
+        output,
+        incremental_configs=[
+            ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        ],
+    )
+    client.incremental_alter_configs([resource])[resource].result(30)
+    with pytest.raises(
+        StreamStopped, match=f"topic {output} would not keep .*cleanup.policy is compact"
+    ) as stopped:
+        line.enforce()
+    assert line.reports == []
+    obey(broker, str(stopped.value))
+    line.enforce()
+    assert line.reconcile().holds
+    assert len(line.quarantined()) == 1
+
+
+def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_limit(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    """Nothing of its transaction is there; a person has to raise the limit."""
+    name = make_topic("small", max_message_bytes="100000")
+    producer = TransactionalProducer(broker.bootstrap, name)
+    producer.fence()
+    records = [OutputRecord(name, os.urandom(size), None, 0, 1, []) for size in (10, 200_000)]
+    with pytest.raises(StreamStopped, match=f"ProduceRequest for {name} .*a larger max.message.bytes"):
+        producer.write(records)
+    producer = TransactionalProducer(broker.bootstrap, name)
+    producer.fence()
+    assert list(read_committed(broker.bootstrap, name, {}, Topics(broker.bootstrap).latest(name))) == []
