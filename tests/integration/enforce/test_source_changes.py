@@ -1,0 +1,193 @@
+"""What happens to the source topic behind the job's back: retention, deletion, new partitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from contracts.errors import StreamStopped
+from contracts.ledger import BatchTotals
+from spark_jobs.steps import Step
+from spark_jobs.stream import quarantine_topic
+from spark_jobs.topics import Topics
+from tests.integration.enforce.line import Line, Sent, row
+
+
+@pytest.fixture(params=["iceberg", "kafka"])
+def either(request: pytest.FixtureRequest, make_line: Callable[..., Line]) -> Line:
+    """A line into a table, then one into a topic."""
+    return make_line(sink=request.param)
+
+
+def client_of(line: Line) -> AdminClient:
+    """Give an admin client; it gives up what it was asked when nobody holds it any more."""
+    return AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
+
+
+def forget(line: Line, topic: str, partition: int, before: int) -> None:
+    """Delete the records of a partition below an offset, as retention does."""
+    client = client_of(line)
+    (future,) = client.delete_records([TopicPartition(topic, partition, before)]).values()
+    future.result(30)
+
+
+def add_partitions(line: Line, together: int) -> None:
+    client = client_of(line)
+    client.create_partitions([NewPartitions(line.topic, together)])[line.topic].result(30)
+
+
+def make_anew(line: Line) -> None:
+    """Delete the source topic and create it again, under another topic id."""
+    client = client_of(line)
+    topics = Topics(line.settings.bootstrap_servers)
+    before = topics.identity(line.topic)
+    client.delete_topics([line.topic])[line.topic].result(30)
+    while topics.identity(line.topic) is not None:
+        pass
+    client.create_topics([NewTopic(line.topic, 2, 1)])[line.topic].result(30)
+    while (after := topics.identity(line.topic)) is None:
+        pass
+    assert after != before
+
+
+def outputs(line: Line) -> tuple[int, int]:
+    written = line.rows() if line.settings.sink == "iceberg" else line.accepted()
+    return len(written), len(line.quarantined())
+
+
+def test_records_deleted_before_they_were_judged_stop_the_stream(either: Line) -> None:
+    line = either
+    line.produce(*(row(n) for n in range(6)))
+    line.enforce()
+    line.produce(*(row(n, 999 if n % 4 == 1 else 1) for n in range(6, 16)))
+    forget(line, line.topic, 1, 5)
+    before = line.ledger()
+    with pytest.raises(StreamStopped) as stopped:
+        line.enforce()
+    assert str(stopped.value) == (
+        f"{line.topic}: partition 1 begins at 5, the ledger ends at 3: records were deleted before they were judged. "
+        "Lengthen the topic's retention; to go on without them, give the stream a new table or contract id and start "
+        "at the earliest record"
+    )
+    assert outputs(line) == (6, 0)
+    assert line.ledger() == before.claim(1)
+
+
+def test_records_deleted_after_they_were_judged_do_not_matter(either: Line) -> None:
+    line = either
+    line.produce(*(row(n) for n in range(6)))
+    line.enforce()
+    forget(line, line.topic, 0, 3)
+    forget(line, line.topic, 1, 2)
+    line.produce(row(6), row(7, 999))
+    line.enforce()
+    assert outputs(line) == (7, 1)
+    assert line.ledger().totals == BatchTotals(written=7, quarantined=1)
+
+
+def test_records_deleted_between_two_batches_stop_the_stream_at_its_restart(line: Line) -> None:
+    """Spark notices while it runs, and that may pass; the next attempt says what is gone."""
+    large = "x" * 900_000  # so that they are not all fetched at once, and known before they are deleted
+    line.produce(*(Sent(json.dumps({"id": f"{n}{large}", "amount": 1}).encode()) for n in range(8)))
+
+    def forget_after_first(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED:
+            forget(line, line.topic, 0, 7)
+
+    with pytest.raises((PySparkException, Py4JError)):
+        line.enforce(forget_after_first, max_offsets=2)
+    with pytest.raises(StreamStopped, match="partition 0 begins at 7, the ledger ends at 2"):
+        line.enforce()
+    assert outputs(line) == (2, 0)
+
+
+def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream(line: Line) -> None:
+    """The batch was not published, its refused records have been deleted since."""
+    line.produce(row(0), row(2, 999))
+
+    class PowerCutError(Exception):
+        pass
+
+    def fail(_stream: str, step: Step) -> None:
+        if step is Step.QUARANTINE:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        line.enforce(fail)
+    assert outputs(line) == (0, 1)
+    output = quarantine_topic(line.topic)
+    end = Topics(line.settings.bootstrap_servers).latest(output)[0]
+    forget(line, output, 0, end)
+    with pytest.raises(StreamStopped) as stopped:
+        line.enforce()
+    assert str(stopped.value) == (
+        f"{output}: partition 0 begins at {end}, but what was quarantined from 0 on must be known to go on without "
+        "doubling it: records were deleted. Lengthen the topic's retention; to go on without them, give the stream a "
+        "new table or contract id"
+    )
+    assert outputs(line) == (0, 0)
+
+
+def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
+    """Although it holds more records than were judged of the old one."""
+    line = either
+    line.produce(*(row(n) for n in range(4)))
+    line.enforce()
+    make_anew(line)
+    line.produce(*(row(n, 999) for n in range(20)))
+    with pytest.raises(StreamStopped) as stopped:
+        line.enforce()
+    assert str(stopped.value) == (
+        f"topic {line.topic} was deleted and made anew: its offsets say nothing about the ledger's. Give the new topic a "
+        "new contract id (or a new table) and start again"
+    )
+    assert outputs(line) == (4, 0)
+
+
+def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> None:
+    line.produce(*(row(2 * n) for n in range(4)))
+
+    def remake_after_first(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED:
+            make_anew(line)
+            line.produce(*(row(2 * n, 999) for n in range(8)))
+
+    with pytest.raises(StreamStopped, match="was deleted and made anew"):
+        line.enforce(remake_after_first, max_offsets=2)
+    assert outputs(line) == (2, 0)
+
+
+def test_partitions_added_while_the_job_runs_are_read_from_their_first_record(either: Line) -> None:
+    line = either
+    line.produce(*(row(n) for n in range(4)))
+    stopping = Event()
+
+    def grow(_stream: str, step: Step) -> None:
+        if step is not Step.COMMITTED:
+            return
+        if len(line.ledger().end) == 2:
+            add_partitions(line, 4)
+            for partition in (2, 3, 2):
+                line.produce(Sent(row(7, 999).value, b"k", partition), Sent(row(8).value, b"k", partition))
+            line.produce(row(10))
+        elif line.ledger().totals.offsets == 11:
+            stopping.set()
+
+    line.attempt(grow, available_now=False, trigger_seconds=0.05).run(stopping, Event())
+    assert line.ledger().end == {0: 3, 1: 2, 2: 4, 3: 2}
+    assert line.ledger().totals == BatchTotals(written=8, quarantined=3)
+    assert line.reconcile().holds
+    assert outputs(line) == (8, 3)
+    # A restart finds the partitions where it left them; the outputs still have two.
+    line.produce(Sent(row(9).value, b"k", 3))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=9, quarantined=3)
+    assert line.reconcile().holds
