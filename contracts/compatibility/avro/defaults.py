@@ -1,0 +1,49 @@
+"""Whether the default of a field is a value of its type.
+
+Source: Apache Avro 1.12 specification, "Complex Types", table of field default values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from contracts.compatibility.avro.types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+
+_RANGES: Final = {"int": 2**31, "long": 2**63}
+
+
+def fits(default: Any, node: AvroType) -> bool:  # noqa: C901, PLR0911 - one for each type
+    """Whether a default, as JSON, is a value of a type; of a union, of any of its branches."""
+    match node:
+        case Primitive(kind="null"):
+            return default is None
+        case Primitive(kind="boolean"):
+            return isinstance(default, bool)
+        case Primitive(kind="int" | "long" as kind):
+            is_whole = isinstance(default, int) and not isinstance(default, bool)
+            return is_whole and -_RANGES[kind] <= default < _RANGES[kind]
+        case Primitive(kind="float" | "double"):
+            return isinstance(default, int | float) and not isinstance(default, bool)
+        case Primitive(kind="string"):
+            return isinstance(default, str)
+        case Primitive():
+            return _is_bytes(default)
+        case Fixed():
+            return _is_bytes(default) and len(default) == node.size
+        case Enum():
+            return default in node.symbols
+        case Array():
+            return isinstance(default, list) and all(fits(item, node.items) for item in default)
+        case Map():
+            return isinstance(default, dict) and all(fits(value, node.values) for value in default.values())
+        case Union():
+            return any(fits(default, branch) for branch in node.branches)
+        case Record():
+            return isinstance(default, dict) and all(
+                fits(default[each.name], each.type) if each.name in default else each.has_default
+                for each in node.fields
+            )
+
+
+def _is_bytes(default: Any) -> bool:
+    return isinstance(default, str) and all(ord(character) < 256 for character in default)

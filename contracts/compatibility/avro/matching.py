@@ -1,0 +1,105 @@
+"""Which types of two schemas are resolved against each other.
+
+Source: Apache Avro 1.12 specification, "Schema Resolution" and "Aliases".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contracts.compatibility.avro.types import (
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Named,
+    Primitive,
+    Record,
+    RecordField,
+    Union,
+    unqualified,
+)
+
+PROMOTIONS: Final = {
+    "int": frozenset({"long", "float", "double"}),
+    "long": frozenset({"float", "double"}),
+    "float": frozenset({"double"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+"""What a reader may take each primitive type for."""
+
+
+def matches(writer: AvroType, reader: AvroType) -> bool:
+    """Whether two types match: of one kind, and of one name where they have one. Fields are not looked at."""
+    while True:
+        match writer, reader:
+            case (Union(), _) | (_, Union()):
+                return True
+            case Primitive(), Primitive():
+                return writer.kind == reader.kind or reader.kind in PROMOTIONS.get(writer.kind, ())
+            case Array(), Array():
+                writer, reader = writer.items, reader.items
+            case Map(), Map():
+                writer, reader = writer.values, reader.values
+            case Fixed(), Fixed():
+                return names_match(writer, reader) and writer.size == reader.size
+            case Record(), Record():
+                return names_match(writer, reader)
+            case Enum(), Enum():
+                return names_match(writer, reader)
+            case _:
+                return False
+
+
+def names_match(writer: Named, reader: Named) -> bool:
+    """Whether the names match, without their namespaces, or through an alias of the reader."""
+    return unqualified(writer.name) == unqualified(reader.name) or writer.name in reader.aliases
+
+
+def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
+    """Give the branches that readers resolve a type of the writer against; none when there is none to choose.
+
+    The specification takes the first that matches. Apache's Java library looks for the same type and name before
+    that, so that there may be two.
+    """
+    matching = [branch for branch in reader.branches if matches(writer, branch)]
+    same = [branch for branch in matching if _is_same(writer, branch)]
+    return list(dict.fromkeys([*matching[:1], *same[:1]]))
+
+
+def field_pairs(writer: Record, reader: Record) -> dict[str, RecordField]:
+    """Give by its name each field of the reader that the writer writes, with the field that it is written as."""
+    written = {each.name: each for each in writer.fields}
+    pairs: dict[str, RecordField] = {}
+    for each in reader.fields:
+        name = next((name for name in (each.name, *each.aliases) if name in written), None)
+        if name is not None:
+            pairs[each.name] = written[name]
+    return pairs
+
+
+def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
+    """Give the fields of the reader whose aliases leave open which field of the writer is meant."""
+    written = {each.name for each in writer.fields}
+    claims: dict[str, int] = {}
+    for each in reader.fields:
+        for name in {each.name, *each.aliases} & written:
+            claims[name] = claims.get(name, 0) + 1
+    found = []
+    for each in reader.fields:
+        meant = {each.name, *each.aliases} & written
+        if len(meant) > 1 or any(claims[name] > 1 for name in meant):
+            found.append(each)
+    return found
+
+
+def _is_same(writer: AvroType, reader: AvroType) -> bool:
+    match writer, reader:
+        case Primitive(), Primitive():
+            return writer.kind == reader.kind
+        case ((Record() | Enum() | Fixed()), (Record() | Enum() | Fixed())):
+            return type(writer) is type(reader) and writer.name == reader.name
+        case _:
+            return type(writer) is type(reader)

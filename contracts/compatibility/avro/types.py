@@ -1,0 +1,277 @@
+"""Avro schemas as a graph of types, each with its place in the schema document.
+
+fastavro parses them, so that names are full and references known; the graph has no references left, and may have
+cycles. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Logical Types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import fastavro
+from fastavro.schema import SchemaParseException, UnknownType
+
+from contracts.errors import ContractError
+from contracts.formats.avro_decoder import decimal_of
+
+MAX_NESTING: Final = 150
+"""Deepest nesting of a schema that is looked at: what is compared here is compared level by level."""
+
+_BASES: Final = {
+    "date": {"int"},
+    "time-millis": {"int"},
+    "time-micros": {"long"},
+    "timestamp-millis": {"long"},
+    "timestamp-micros": {"long"},
+    "timestamp-nanos": {"long"},
+    "local-timestamp-millis": {"long"},
+    "local-timestamp-micros": {"long"},
+    "local-timestamp-nanos": {"long"},
+    "uuid": {"string", "fixed"},
+    "duration": {"fixed"},
+}
+_SIZES: Final = {"uuid": 16, "duration": 12}
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """A logical type that holds: one of the specification, on a type that it may stand on; others are ignored."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+
+@dataclass(eq=False, slots=True)
+class Primitive:
+    """null, boolean, int, long, float, double, bytes or string."""
+
+    pointer: str
+    kind: str
+    logical: Logical | None = None
+
+    def __str__(self) -> str:
+        return str(self.logical or self.kind)
+
+
+@dataclass(eq=False, slots=True)
+class Fixed:
+    """Bytes of one length; the name is full, and so are the aliases."""
+
+    pointer: str
+    name: str
+    aliases: frozenset[str]
+    size: int
+    logical: Logical | None = None
+
+    def __str__(self) -> str:
+        return f"{self.logical or 'fixed'} `{self.name}`"
+
+
+@dataclass(eq=False, slots=True)
+class Enum:
+    """One of the symbols; `default` is what a reader takes for a symbol that it does not have."""
+
+    pointer: str
+    name: str
+    aliases: frozenset[str]
+    symbols: tuple[str, ...]
+    default: str | None
+
+    def __str__(self) -> str:
+        return f"enum `{self.name}`"
+
+
+@dataclass(eq=False, slots=True)
+class Array:
+    """Items of one type."""
+
+    pointer: str
+    items: AvroType
+
+    def __str__(self) -> str:
+        return "array"
+
+
+@dataclass(eq=False, slots=True)
+class Map:
+    """Values of one type, by name."""
+
+    pointer: str
+    values: AvroType
+
+    def __str__(self) -> str:
+        return "map"
+
+
+@dataclass(eq=False, slots=True)
+class Union:
+    """One of several types."""
+
+    pointer: str
+    branches: tuple[AvroType, ...]
+
+    def __str__(self) -> str:
+        return f"union of {', '.join(str(branch) for branch in self.branches)}"
+
+
+@dataclass(eq=False, slots=True)
+class RecordField:
+    """A field of a record; `default` counts when there is one."""
+
+    pointer: str
+    name: str
+    aliases: tuple[str, ...]
+    type: AvroType
+    has_default: bool = False
+    default: Any = None
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    """Fields in order."""
+
+    pointer: str
+    name: str
+    aliases: frozenset[str]
+    fields: list[RecordField] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"record `{self.name}`"
+
+
+Named = Record | Enum | Fixed
+AvroType = Primitive | Fixed | Enum | Array | Map | Union | Record
+"""A type of the graph; equal only to itself."""
+
+
+class TooDeepError(Exception):
+    """A schema nested deeper than MAX_NESTING."""
+
+
+def parse(definition: Any) -> AvroType:
+    """Parse a schema. Raises ContractError for what is none, with pointers into it, and TooDeepError."""
+    if _depth_exceeds(definition):
+        raise TooDeepError
+    try:
+        named: dict[str, Any] = {}
+        return _Builder().build(fastavro.parse_schema(definition, named_schemas=named), "")
+    except UnknownType as error:
+        raise ContractError.at("", f"not an Avro schema: no type is named {error.name}") from None
+    except SchemaParseException as error:
+        raise ContractError.at("", f"not an Avro schema: {error}") from None
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ContractError.at("", f"not an Avro schema: {reason}") from None
+
+
+def unqualified(name: str) -> str:
+    """Cut the namespace off a full name."""
+    return name.rpartition(".")[2]
+
+
+def nodes(root: AvroType) -> Iterator[AvroType]:
+    """Walk every type of a graph once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        stack.extend(children(node))
+
+
+def children(node: AvroType) -> list[AvroType]:
+    """Types that a type is made of."""
+    match node:
+        case Record():
+            return [each.type for each in node.fields]
+        case Array():
+            return [node.items]
+        case Map():
+            return [node.values]
+        case Union():
+            return list(node.branches)
+        case _:
+            return []
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self._named: dict[str, Named] = {}
+
+    def build(self, schema: Any, pointer: str) -> AvroType:
+        if isinstance(schema, list):
+            branches = (self.build(branch, f"{pointer}/{index}") for index, branch in enumerate(schema))
+            return Union(pointer, tuple(branches))
+        if isinstance(schema, str):
+            return self._named[schema] if schema in self._named else Primitive(pointer, schema)
+        match schema["type"]:
+            case "array":
+                return Array(pointer, self.build(schema["items"], f"{pointer}/items"))
+            case "map":
+                return Map(pointer, self.build(schema["values"], f"{pointer}/values"))
+            case "record" | "error" | "enum" | "fixed":
+                return self._define(schema, pointer)
+            case kind:
+                return Primitive(pointer, kind, _logical(schema, kind))
+
+    def _define(self, schema: Any, pointer: str) -> Named:
+        name = schema["name"]
+        namespace = name.rpartition(".")[0]
+        aliases = frozenset(
+            alias if "." in alias or not namespace else f"{namespace}.{alias}"
+            for alias in schema.get("aliases", [])
+        )
+        match schema["type"]:
+            case "enum":
+                enum = Enum(pointer, name, aliases, tuple(schema["symbols"]), schema.get("default"))
+                self._named[name] = enum
+                return enum
+            case "fixed":
+                fixed = Fixed(pointer, name, aliases, schema["size"], _logical(schema, "fixed"))
+                self._named[name] = fixed
+                return fixed
+        record = Record(pointer, name, aliases)
+        self._named[name] = record
+        for index, each in enumerate(schema["fields"]):
+            place = f"{pointer}/fields/{index}"
+            inner = self.build(each["type"], f"{place}/type")
+            more = (True, each["default"]) if "default" in each else (False, None)
+            record.fields.append(
+                RecordField(place, each["name"], tuple(each.get("aliases", [])), inner, *more)
+            )
+        return record
+
+
+def _logical(schema: dict[str, Any], kind: str) -> Logical | None:
+    name = schema.get("logicalType")
+    if (decimal := decimal_of(schema)) is not None:
+        return Logical("decimal", *decimal)
+    if kind not in _BASES.get(str(name), ()):
+        return None
+    if kind == "fixed" and schema["size"] != _SIZES[str(name)]:
+        return None
+    return Logical(str(name))
+
+
+def _depth_exceeds(definition: Any) -> bool:
+    """Whether a schema document is nested so deep that walking it may end in a recursion error."""
+    level = [definition]
+    for _ in range(3 * MAX_NESTING):  # a field costs three levels of the document
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
