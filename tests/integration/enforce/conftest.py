@@ -20,10 +20,10 @@ from tests.integration.enforce.registry import Registry
 def make_line(
     spark: SparkSession, broker: Broker, make_topic: Callable[..., str], warehouse: Path, tmp_path: Path
 ) -> Callable[..., Line]:
-    """Give a function that makes a line: `make_line(sink="kafka", **settings)`."""
+    """Give a function that makes a line: `make_line(partitions=4, sink="kafka", **settings)`."""
 
-    def make(**settings: Any) -> Line:
-        topic = make_topic("rows", partitions=2)
+    def make(*, partitions: int = 2, **settings: Any) -> Line:
+        topic = make_topic("rows", partitions=partitions)
         defaults = JobSettings(
             bootstrap_servers=broker.bootstrap,
             registry_url="http://none",
