@@ -7,7 +7,7 @@ A value is kept exactly, or it is a violation of stage column. One rounding is p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,7 +69,6 @@ class Kind:
     arrow_type: pa.DataType
     convert: to.Converter
     bulk: to.Bulk | None = None
-    from_strings: to.FromStrings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,10 @@ class TypedColumn:
 
     def convert(self, records: list[Any]) -> tuple[pa.Array, list[int]]:
         """Give the column of some records, and the positions of those whose value it cannot hold (null there)."""
-        values = self._read(records)
+        return self.convert_values(self._read(records))
+
+    def convert_values(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
+        """Give the column of some values, and the positions of those that it cannot hold (null there)."""
         if self.kind.bulk is not None:
             try:
                 array = self.kind.bulk(values, self.kind.arrow_type)
@@ -105,14 +107,6 @@ class TypedColumn:
             if new is None and value is not None
         ]
         return pa.array(converted, self.kind.arrow_type), refused
-
-    def convert_strings(self, strings: pa.Array) -> pa.Array | None:
-        """Give the column of values that are strings or null; None when some need a closer look."""
-        assert self.kind.from_strings is not None  # noqa: S101 - asked of columns of strings only
-        try:
-            return self.kind.from_strings(strings, self.kind.arrow_type)
-        except pa.ArrowException:
-            return None
 
     def holds(self, record: Any) -> bool:
         """Whether the column can hold the value of a record."""
@@ -131,6 +125,37 @@ class TypedColumn:
         return values
 
 
+class AcceptedRows:
+    """Turns blocks of typed rows into columns, and puts the records that are no rows in their places."""
+
+    def __init__(
+        self, columns: tuple[TypedColumn, ...], readers: Sequence[Callable[[list[Any]], list[Any]]]
+    ) -> None:
+        """Take the columns, and for each of them what reads its values from rows."""
+        self._columns = columns
+        self._readers = readers
+        self._added = 0
+        self._chunks: list[list[pa.Array]] = [[] for _ in columns]
+        self._refused: list[int] = []
+
+    def add(self, rows: list[Any], records: dict[int, Any]) -> None:
+        """Add the rows of a block; `records` stand at their positions instead."""
+        for column, read_all, chunks in zip(self._columns, self._readers, self._chunks, strict=True):
+            values = read_all(rows)
+            for position, record in records.items():
+                values[position] = read(record, column.path)
+            array, refused = column.convert_values(values)
+            self._refused += (self._added + position for position in refused)
+            chunks.append(array)
+        self._added += len(rows)
+
+    def finish(self) -> tuple[list[pa.Array], list[int]]:
+        """Give the columns of all rows added, and the positions of those that some column cannot hold."""
+        empty = (pa.array([], column.kind.arrow_type) for column in self._columns)
+        arrays = [pa.concat_arrays([none, *chunks]) for none, chunks in zip(empty, self._chunks, strict=True)]
+        return arrays, self._refused
+
+
 class TableRows:
     """Collects records, and turns them into columns block by block.
 
@@ -138,19 +163,12 @@ class TableRows:
     all else here.
     """
 
-    def __init__(self, columns: tuple[TypedColumn, ...], *, holds_bytes: bool) -> None:
-        """Take the columns; `holds_bytes` says that records may hold bytes, which Arrow would take for strings."""
+    def __init__(self, columns: tuple[TypedColumn, ...]) -> None:
         self._added = 0
         self._columns = columns
         self._block: list[Any] = []
         self._chunks: list[list[pa.Array]] = [[] for _ in columns]
         self._refused: list[int] = []
-        names = {
-            column.path[0]: None
-            for column in columns
-            if column.kind.from_strings is not None and len(column.path) == 1 and not holds_bytes
-        }
-        self._strings = pa.struct([(name, pa.string()) for name in names])
 
     def add(self, record: Any) -> None:
         """Add the next record of the batch."""
@@ -164,29 +182,12 @@ class TableRows:
         return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
 
     def _convert(self) -> None:
-        strings = self._read_strings()
         for column, chunks in zip(self._columns, self._chunks, strict=True):
-            array = None
-            if strings is not None and len(column.path) == 1 and column.kind.from_strings is not None:
-                array = column.convert_strings(strings.field(column.path[0]))
-            if array is None:
-                array, refused = column.convert(self._block)
-                self._refused += (self._added + position for position in refused)
+            array, refused = column.convert(self._block)
+            self._refused += (self._added + position for position in refused)
             chunks.append(array)
         self._added += len(self._block)
         self._block = []
-
-    def _read_strings(self) -> pa.StructArray | None:
-        """Read the fields of all columns of strings in one go; None when one of them holds anything else.
-
-        Only for strings: of other types Arrow's conversion of objects takes what a column must refuse.
-        """
-        if not self._strings.num_fields:
-            return None
-        try:
-            return pa.array(self._block, self._strings)
-        except (pa.ArrowException, UnicodeEncodeError):
-            return None
 
 
 def compile_columns(
@@ -299,10 +300,10 @@ _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
     "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
     "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
-    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str), to.as_they_are),
+    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str)),
     "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
     "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
-    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.days_of),
+    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days),
     "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants),
     "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), to.bulk_local_times),
 }

@@ -5,7 +5,7 @@ A coarse sieve before a regular expression: it looks at bytes alone, in strings 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,10 @@ def suspect_rows(values: pa.Array) -> list[int]:
 
     Takes an array of binary or large_binary; a null is never suspect.
     """
-    _, offsets_buffer, data_buffer = values.buffers()
+    data_buffer = values.buffers()[2]
     if len(values) == 0 or data_buffer is None:
         return []
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    offsets = np.frombuffer(offsets_buffer, width)[values.offset : values.offset + len(values) + 1]
+    offsets = byte_offsets(values)
     data = np.frombuffer(data_buffer, np.uint8)
     first, end = int(offsets[0]), int(offsets[-1])
     places = [
@@ -41,6 +40,13 @@ def suspect_rows(values: pa.Array) -> list[int]:
         return []
     rows: list[int] = np.unique(np.searchsorted(offsets, np.concatenate(places), side="right") - 1).tolist()
     return rows
+
+
+def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
+    """Give where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
+    return offsets[values.offset : values.offset + len(values) + 1]
 
 
 def _suspect_places(chunk: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.intp]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -9,7 +10,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from contracts.columns import TableRows, TypedColumn, compile_columns
+from contracts.acceptance.acceptance import Acceptance
+from contracts.acceptance.compile import compile_acceptance
+from contracts.columns import AcceptedRows, TableRows, TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
 from contracts.errors import ContractError
 from contracts.fingerprint import fingerprint
@@ -17,6 +20,7 @@ from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
 from contracts.model import AvroSchema, DataContract, JsonSchema
+from contracts.record import decode_value
 from contracts.rules.compile import DISPOSITIONS, compile_rules
 from contracts.rules.compiled import RuleSet
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
@@ -52,6 +56,7 @@ class EnforcementPlan:
         payload_format: PayloadFormat,
         rules: RuleSet,
         columns: tuple[TypedColumn, ...],
+        acceptance: Acceptance | None,
     ) -> None:
         self.contract = contract
         self.fingerprint = fingerprint(contract)
@@ -64,6 +69,8 @@ class EnforcementPlan:
         self._format = payload_format
         self._rules = rules
         self._columns = columns
+        self._acceptance = acceptance
+        self._readers = [] if acceptance is None else [acceptance.reader(column.path) for column in columns]
         refusal = DISPOSITIONS[contract.on_violation]
         self._dispositions = (*(refusal for _ in _STAGES), *(rule.disposition for rule in rules.rules))
 
@@ -78,7 +85,7 @@ class EnforcementPlan:
         """
         verdicts = _Verdicts(len(values), self._dispositions)
         records = payloads(values, self.contract.framing)
-        for index, record in self._format.unsound(records, self._rules.hold):
+        for index, record in self._unsound(records):
             bits = self._bits(record, values, index)
             if bits:
                 verdicts.add(index, bits)
@@ -92,15 +99,8 @@ class EnforcementPlan:
         contract has such a record written (on_violation alert), the column is null there.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        rows = TableRows(self._columns, holds_bytes=not isinstance(self.contract.schema_, JsonSchema))
-        fits, hold = self._format.is_valid, self._rules.hold
-        for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
-            is_sound = type(record) is not Violation and fits(record) and hold(record)
-            bits = 0 if is_sound else self._bits(record, values, index)
-            is_written = not bits or verdicts.add(index, bits).is_written
-            # What is not written has a row too, of nulls: cheaper than to put the others back in their places.
-            rows.add(record if is_written and type(record) is not Violation else _EMPTY_RECORD)
-        arrays, refused = rows.finish()
+        fill = self._fill_by_records if self._acceptance is None else self._fill_by_rows
+        arrays, refused = fill(values, verdicts)
         for index in refused:
             verdicts.add(index, _COLUMN_BIT)
         return self._with_columns(verdicts, arrays)
@@ -122,6 +122,42 @@ class EnforcementPlan:
         """Decode a bit set that `judge` returned."""
         bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
+
+    def _unsound(self, records: pa.Array) -> Iterator[tuple[int, Any]]:
+        """Give all records but those that are known to be good, with their index."""
+        if self._acceptance is None:
+            yield from self._format.unsound(records, self._rules.hold)
+            return
+        for block in self._acceptance.blocks(records):
+            for position, value, may_change in block.others:
+                yield block.start + position, decode_value(value, may_change=may_change)
+
+    def _fill_by_rows(self, values: pa.Array, verdicts: _Verdicts) -> tuple[list[pa.Array], list[int]]:
+        """Judge, and fill the columns from typed rows; of the few that are none, from their records."""
+        assert self._acceptance is not None  # noqa: S101 - narrows for the type checker
+        columns = AcceptedRows(self._columns, self._readers)
+        for block in self._acceptance.blocks(payloads(values, self.contract.framing)):
+            written: dict[int, Any] = {}
+            for position, value, may_change in block.others:
+                record = decode_value(value, may_change=may_change)
+                bits = self._bits(record, values, block.start + position)
+                is_written = not bits or verdicts.add(block.start + position, bits).is_written
+                if is_written and type(record) is not Violation:
+                    written[position] = record
+            columns.add(block.rows, written)
+        return columns.finish()
+
+    def _fill_by_records(self, values: pa.Array, verdicts: _Verdicts) -> tuple[list[pa.Array], list[int]]:
+        """Judge, and fill the columns from the records."""
+        rows = TableRows(self._columns)
+        fits, hold = self._format.is_valid, self._rules.hold
+        for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
+            is_sound = type(record) is not Violation and fits(record) and hold(record)
+            bits = 0 if is_sound else self._bits(record, values, index)
+            is_written = not bits or verdicts.add(index, bits).is_written
+            # What is not written has a row too, of nulls: cheaper than to put the others back in their places.
+            rows.add(record if is_written and type(record) is not Violation else _EMPTY_RECORD)
+        return rows.finish()
 
     def _bits(self, record: Any, values: pa.Array, index: int) -> int:
         """Give the bit set of failed slots of a record, or of the Violation that stands for one."""
@@ -197,7 +233,7 @@ class _Verdicts:
         for index, bits in self._failed.items():
             failed[index] = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
         return pa.StructArray.from_arrays(
-            [pa.array(self._dispositions, pa.int8()), pa.array(failed, pa.binary())],
+            [pa.array(np.frombuffer(self._dispositions, np.int8)), pa.array(failed, pa.binary())],
             fields=list(VERDICT_TYPE),
         )
 
@@ -227,7 +263,19 @@ def compile_plan(contract: DataContract) -> EnforcementPlan:
         problems += error.problems
     if problems or rules is None:
         raise ContractError(tuple(problems))
-    return EnforcementPlan(contract, payload_format, rules, columns)
+    return EnforcementPlan(
+        contract, payload_format, rules, columns, _quick_way(payload_format, rules, columns)
+    )
+
+
+def _quick_way(
+    payload_format: PayloadFormat, rules: RuleSet, columns: tuple[TypedColumn, ...]
+) -> Acceptance | None:
+    if not isinstance(payload_format, JsonSchemaFormat):
+        return None
+    return compile_acceptance(
+        payload_format, rules, (column.path for column in columns if column.type == "json")
+    )
 
 
 def _compile_format(contract: DataContract) -> PayloadFormat:

@@ -53,7 +53,7 @@ def _violation(code: str, message: str) -> Violation:
     return Violation(Stage.DECODE, code, "", Severity.ERROR, message)
 
 
-_FLAT_BYTES: Final = 2 * MAX_DEPTH
+FLAT_BYTES: Final = 2 * MAX_DEPTH
 """Each level takes an opening and a closing bracket, so that values this short need no look."""
 
 TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
@@ -63,7 +63,7 @@ TOO_DEEP: Final = _violation("json.too-deep", f"is nested deeper than {MAX_DEPTH
 def decode_json(values: pa.Array) -> Iterator[Any]:
     """Decode each value of a binary array: the record, or the Violation of stage decode that it is."""
     for value, may_change in zip(values.to_pylist(), may_change_numbers(values), strict=True):
-        yield _decode(value, may_change=may_change)
+        yield decode_value(value, may_change=may_change)
 
 
 def unsound(
@@ -85,13 +85,14 @@ def unsound(
                 not may_change[index]
                 and fits(record)
                 and holds(record)
-                and (len(value) <= _FLAT_BYTES or not _is_too_deep(value, record))
+                and (len(value) <= FLAT_BYTES or not _is_too_deep(value, record))
             ):
                 continue
-        yield index, _decode(value, may_change=may_change[index])
+        yield index, decode_value(value, may_change=may_change[index])
 
 
-def _decode(value: bytes | None, *, may_change: bool) -> Any:
+def decode_value(value: bytes | None, *, may_change: bool) -> Any:
+    """Decode one value: the record, or the Violation that it is. `may_change` says that its numbers need a look."""
     if value is None:
         return NO_PAYLOAD
     if may_change and not _keeps_numbers(value):
@@ -100,7 +101,7 @@ def _decode(value: bytes | None, *, may_change: bool) -> Any:
         record = orjson.loads(value)
     except orjson.JSONDecodeError:
         return decode_exactly(value)
-    return TOO_DEEP if len(value) > _FLAT_BYTES and _is_too_deep(value, record) else record
+    return TOO_DEEP if len(value) > FLAT_BYTES and _is_too_deep(value, record) else record
 
 
 def may_change_numbers(values: pa.Array) -> list[bool]:

@@ -16,6 +16,7 @@ import sys
 _IMPORTED_BEFORE_THE_FORK = (
     "orjson",
     "jsonschema_rs",
+    "msgspec",
     "numpy",
     "pandas",
     "pyarrow",

@@ -19,7 +19,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
 }
 """The integer bound that implies a fractional one."""
 
-_ONE: Final = frozenset(
+ONE_SCHEMA: Final = frozenset(
     {
         "additionalItems",
         "additionalProperties",
@@ -33,8 +33,8 @@ _ONE: Final = frozenset(
     }
     | {"unevaluatedItems", "unevaluatedProperties"}
 )
-_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_MAP: Final = frozenset(
+SCHEMA_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+SCHEMA_MAP: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 
@@ -55,11 +55,11 @@ def with_quick_bounds(schema: Any) -> Any:
 
 
 def _rewritten(keyword: str, value: Any) -> Any:
-    if isinstance(value, list) and keyword in _LIST:
+    if isinstance(value, list) and keyword in SCHEMA_LIST:
         return [with_quick_bounds(part) for part in value]
-    if isinstance(value, dict) and keyword in _MAP:
+    if isinstance(value, dict) and keyword in SCHEMA_MAP:
         return {name: with_quick_bounds(part) for name, part in value.items()}
-    return with_quick_bounds(value) if keyword in _ONE else value
+    return with_quick_bounds(value) if keyword in ONE_SCHEMA else value
 
 
 def _is_fraction(keyword: str, schema: dict[str, Any]) -> bool:

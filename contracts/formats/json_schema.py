@@ -40,14 +40,23 @@ class JsonSchemaFormat:
         definition = schema.definition
         if definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
-        self._validator = _compile(definition, assert_formats=schema.formats == "assert")
-        self._quick = _compile(with_quick_bounds(definition), assert_formats=schema.formats == "assert")
+        self.definition = definition
+        self.formats_hold = schema.formats == "assert"
+        self._validator = _compile(definition, assert_formats=self.formats_hold)
+        self._quick = _compile(with_quick_bounds(definition), assert_formats=self.formats_hold)
         self.fields = JsonFields(definition)
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
         """Whether a decoded record fits the schema. Never raises."""
         return self._quick.is_valid
+
+    def subschema_test(self, subschema: Schema) -> Callable[[Any], bool]:
+        """Compile a part of the schema that holds no reference, and give whether a value fits it."""
+        root = self.definition if isinstance(self.definition, dict) else {}
+        dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
+        whole = with_quick_bounds({**dialect, "allOf": [subschema]})
+        return _compile(whole, assert_formats=self.formats_hold).is_valid
 
     def decode(self, payloads: pa.Array) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is."""

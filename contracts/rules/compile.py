@@ -55,7 +55,8 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     if problems:
         raise ContractError(problems)
     whole_holds = all_hold([rule.expr for rule in contract.rules if isinstance(rule, Cel)])
-    return RuleSet(tuple(compiled), sound_test(checks, fields), whole_holds)
+    field_checks = tuple((rule, check) for rule, check in checks if check.paths)
+    return RuleSet(tuple(compiled), field_checks, sound_test(field_checks, fields), whole_holds)
 
 
 def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind

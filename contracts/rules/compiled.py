@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from contracts.model import Rule
 from contracts.verdict import Disposition, Severity, Stage, Violation
 
 Path = tuple[str, ...]
@@ -49,14 +50,16 @@ class RuleSet:
     def __init__(
         self,
         rules: tuple[CompiledRule, ...],
+        field_checks: tuple[tuple[Rule, Built], ...],
         fields_hold: Callable[[Any], bool],
         whole_holds: Callable[[Any], bool] | None = None,
     ) -> None:
-        """Take the rules, and two quick tests that may say that a record breaks none.
+        """Take the rules, those about fields as they are written, and two quick tests that may say that none is broken.
 
         `fields_hold` is about the rules about fields, `whole_holds` about those about whole records.
         """
         self.rules = rules
+        self.field_checks = field_checks
         self._fields_hold = fields_hold
         self._whole_holds = whole_holds
         # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
@@ -81,9 +84,15 @@ class RuleSet:
         """Whether a record that fits its schema is known to break no rule; quick. False says nothing."""
         return self._all_hold if self._whole else self._fields_hold
 
+    @property
+    def whole_hold(self) -> Callable[[Any], bool] | None:
+        """The same for the rules about whole records alone; None when there are none."""
+        return self._whole_rules_hold if self._whole else None
+
     def _all_hold(self, record: Any) -> bool:
-        if not self._fields_hold(record):
-            return False
+        return self._fields_hold(record) and self._whole_rules_hold(record)
+
+    def _whole_rules_hold(self, record: Any) -> bool:
         if self._whole_holds is not None and self._whole_holds(record):
             return True
         return not any(breaks(record, True) for breaks, _ in self._whole)

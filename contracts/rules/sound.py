@@ -32,22 +32,67 @@ _COMPARISONS: Final = {
 }
 
 
+class Program:
+    """The text of a function of one `record`. Names and values of a contract are bound, never written into it."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
+        self._variables: dict[Path, str] = {}
+
+    def bind(self, value: Any) -> str:
+        """Name a value."""
+        name = f"k{len(self._bound)}"
+        self._bound[name] = value
+        return name
+
+    def variable(self, path: Path) -> str:
+        """Name the variable that holds the value at a path, None where there is none."""
+        if path not in self._variables:
+            self._variables[path] = name = f"v{len(self._variables)}"
+            self.lines.append(f"{name} = {self.reading(path)}")
+        return self._variables[path]
+
+    def reading(self, path: Path) -> str:
+        """Write the expression that reads a path of a decoded record."""
+        return f"get({self.bind(path[0])})" if len(path) == 1 else f"read(record, {self.bind(path)})"
+
+    def function(
+        self, before: list[str], tests: list[str], result: str, refusal: str
+    ) -> Callable[[Any], Any]:
+        """Make the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
+        test = " and ".join(f"({test})" for test in tests) or "True"
+        body = [*before, *self.lines, "try:", f"    if {test}: return {result}"]
+        body += ["except TypeError: pass", f"return {refusal}"]
+        text = "\n    ".join(["def function(record):", *body])
+        exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
+        function: Callable[[Any], Any] = self._bound["function"]
+        return function
+
+
 def sound_test(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields) -> Callable[[Any], bool]:
-    """Compile the test of the rules about fields (those about whole records are left out).
+    """Compile the test of rules about fields.
 
     The function takes any decoded record. True means that it breaks none of the rules; False says nothing.
     """
-    source = _Source()
-    tests = [source.test(rule, check, fields) for rule, check in rules if check.paths]
-    return source.compile(tests)
+    program = Program()
+    tests = sound_tests(rules, fields, program)
+    before = ["if type(record) is not dict: return False", "get = record.get"]
+    return program.function(before, tests, "True", "False")
+
+
+def sound_tests(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program) -> list[str]:
+    """Write the tests of the rules about fields as expressions of a program's variables."""
+    source = _Source(program)
+    return [source.test(rule, check, fields) for rule, check in rules]
 
 
 class _Source:
-    """The function under construction. Names and values of a contract are bound, never written into the text."""
+    """Writes tests for one program."""
 
-    def __init__(self) -> None:
-        self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
-        self._variables: dict[Path, str] = {}
+    def __init__(self, program: Program) -> None:
+        self._variable = program.variable
+        self._bind = program.bind
 
     def test(self, rule: Rule, check: Built, fields: SchemaFields) -> str:
         """Write the test of one rule: its plain form, or the rule itself."""
@@ -58,26 +103,6 @@ class _Source:
         if rule.nulls == "violate":
             return " and ".join([f"{variable} is not None" for variable in variables] + [plain])
         return " or ".join([f"{variable} is None" for variable in variables] + [plain])
-
-    def compile(self, tests: list[str]) -> Callable[[Any], bool]:
-        """Make the function."""
-        lines = [
-            "def sound(record):",
-            "    if type(record) is not dict: return False",
-            "    get = record.get",
-        ]
-        for path, variable in self._variables.items():
-            reading = f"get({self._bind(path[0])})" if len(path) == 1 else f"read(record, {self._bind(path)})"
-            lines.append(f"    {variable} = {reading}")
-        lines += [
-            "    try:",
-            "        return " + (" and ".join(f"({test})" for test in tests) or "True"),
-            "    except TypeError:",
-            "        return False",
-        ]
-        exec(compile("\n".join(lines), "<rules>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
-        function: Callable[[Any], bool] = self._bound["sound"]
-        return function
 
     def _plain(self, rule: Rule, variables: list[str], fields: SchemaFields) -> str | None:
         """Write the plain form over values that are not null; None when there is none."""
@@ -130,11 +155,3 @@ class _Source:
         if len(variables) > 2 and rule.nulls == "pass":
             return None  # with one of three missing, the two others still have an order
         return " and ".join((*kinds, comparison.join(variables)))
-
-    def _variable(self, path: Path) -> str:
-        return self._variables.setdefault(path, f"v{len(self._variables)}")
-
-    def _bind(self, value: Any) -> str:
-        name = f"k{len(self._bound)}"
-        self._bound[name] = value
-        return name
