@@ -1,0 +1,154 @@
+"""Kafka is read once for a batch and the judge runs once for a record: counted where it happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from contracts.errors import StreamStopped
+from contracts.plan import EnforcementPlan
+from spark_jobs.source import read_topic
+from tests.integration.enforce.line import KNOWN, Line, row
+
+RECORDS = 60
+DEADLINE_SECONDS = 60
+
+# The workers know nothing of this module.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+class CountingPlan:
+    """A plan that notes in a file how many values it is given to judge, in whichever process."""
+
+    def __init__(self, plan: EnforcementPlan, notes: Path) -> None:
+        self._plan = plan
+        self._notes = notes
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked for while it is unpickled
+            raise AttributeError(name)
+        return getattr(self._plan, name)
+
+    def judge(self, values: pa.Array) -> pa.StructArray:
+        self._note(len(values))
+        return self._plan.judge(values)
+
+    def judge_typed(self, values: pa.Array) -> pa.StructArray:
+        self._note(len(values))
+        return self._plan.judge_typed(values)
+
+    def _note(self, count: int) -> None:
+        file = os.open(self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, b"%d\n" % count)
+        os.close(file)
+
+
+class InputRows(StreamingQueryListener):
+    """Sums up how many rows Spark says that it has read, over all batches of all queries."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.ended = Event()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        self.rows += event.progress.numInputRows
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802 - the same
+        self.ended.set()
+
+
+@pytest.fixture
+def rows_read(spark: SparkSession) -> Callable[[Callable[[], object]], int]:
+    """Give a function that runs one query and returns the number of rows that Spark has read for it."""
+
+    def count(run: Callable[[], object]) -> int:
+        listener = InputRows()
+        spark.streams.addListener(listener)
+        try:
+            run()
+            assert listener.ended.wait(DEADLINE_SECONDS)
+        finally:
+            spark.streams.removeListener(listener)
+        return listener.rows
+
+    return count
+
+
+def count_judged(line: Line, notes: Path, **changes: object) -> None:
+    line.contracts.plan = cast("EnforcementPlan", CountingPlan(line.plan(**changes), notes))
+
+
+def judged(notes: Path) -> int:
+    return sum(map(int, notes.read_text().split()))
+
+
+def test_the_measure_notices_a_second_read(
+    line: Line, rows_read: Callable[..., int], spark: SparkSession, tmp_path: Path
+) -> None:
+    """What the job would do without holding its batch."""
+    line.produce(*(row(n) for n in range(RECORDS)))
+
+    def read_twice(rows: DataFrame, _batch_id: int) -> None:
+        for _ in range(2):
+            rows.write.format("noop").mode("append").save()
+
+    def run() -> None:
+        topic = read_topic(spark, line.settings, line.topic, {0: 0, 1: 0})
+        writer = topic.writeStream.foreachBatch(read_twice).option("checkpointLocation", str(tmp_path / "c"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    assert rows_read(run) == 2 * RECORDS
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_each_record_is_read_and_judged_once(
+    make_line: Callable[..., Line], rows_read: Callable[..., int], tmp_path: Path, sink: str
+) -> None:
+    """In several batches, with records of every disposition: the table and the quarantine are written from one look."""
+    line = make_line(sink=sink, max_offsets=25)
+    dropped = {**KNOWN, "id": "drop-zero", "values": [0], "on_violation": "drop"}
+    warned = {**KNOWN, "id": "warn-seven", "values": [7], "severity": "warning"}
+    count_judged(line, tmp_path / "notes", rules=[KNOWN, dropped, warned])
+    line.produce(*(row(n, {1: 999, 2: 0, 3: 7}.get(n % 5, 1)) for n in range(RECORDS)))
+    assert rows_read(line.enforce) == RECORDS
+    assert judged(tmp_path / "notes") == RECORDS
+    assert len(line.reports) == 3
+    assert line.reconcile().holds
+    assert line.ledger().totals.offsets == RECORDS
+
+
+def test_a_batch_that_stops_the_stream_is_read_and_judged_once(
+    line: Line, rows_read: Callable[..., int], tmp_path: Path
+) -> None:
+    """Although it is looked at a second time, for the first record that must not pass."""
+    count_judged(line, tmp_path / "notes", rules=[{**KNOWN, "on_violation": "fail"}])
+    line.produce(*(row(n, 999 if n > RECORDS // 2 else 1) for n in range(RECORDS)))
+
+    def run() -> None:
+        with pytest.raises(StreamStopped, match=f"partition 0, offset {RECORDS // 4 + 1} "):
+            line.enforce()
+
+    assert rows_read(run) == RECORDS
+    assert judged(tmp_path / "notes") == RECORDS
