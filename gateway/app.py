@@ -7,10 +7,13 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from gateway import problems
-from gateway.api import contracts, health, judge, reference, streams
+from gateway.access.answers import turned_away
+from gateway.access.gate import permit
+from gateway.access.guard import AccessGuard
+from gateway.api import audit, contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
 from gateway.api.openapi import DocumentedApi
 from gateway.desk import routes
@@ -40,11 +43,13 @@ def create_app(factory: Factory) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_tags=_TAGS,
+        dependencies=[Depends(permit)],
     )
     app.state.factory = factory
+    app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    for module in (contracts, judge, streams, health, reference, routes):
+    for module in (contracts, judge, streams, audit, health, reference, routes):
         app.include_router(module.router)
     return app
 
@@ -56,5 +61,6 @@ _TAGS = [
     },
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
+    {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},
     {"name": "health", "description": "For whoever runs the process."},
 ]

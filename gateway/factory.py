@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from gateway.access.authentication import Authenticator
+from gateway.access.limits import RateLimit
+from gateway.access.principal import ANONYMOUS, Principal
 from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
+from gateway.services.audit import AuditLog
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
+from gateway.services.keys import KeyCabinet
 from gateway.services.registry import Registry
 from gateway.services.streams import ReportBook, StreamReader
 from gateway.settings import GatewaySettings
+from gateway.storage.access import StoredKey
 from gateway.storage.database import Database
 
 
@@ -24,6 +30,8 @@ class Factory:
         brokers = settings.bootstrap_servers
         self._broker = BrokerProbe(brokers) if brokers else None
         self._quarantine = QuarantineReader(brokers) if brokers else None
+        self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
+        self.rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
 
     def registry(self) -> Registry:
         """Make the service that publishes and finds contracts."""
@@ -37,17 +45,28 @@ class Factory:
         """Make the service that takes batch reports."""
         return ReportBook(self.database)
 
-    def streams(self) -> StreamReader:
-        """Make the service that reads what the streams reported."""
-        return StreamReader(self.database, now)
+    def streams(self, by: Principal = ANONYMOUS) -> StreamReader:
+        """Make the service that reads what the streams reported, as far as somebody may see it."""
+        return StreamReader(self.database, now, by)
 
     def quarantine(self) -> QuarantineReader | None:
         """Give the reader of refused records; None when no broker is set."""
         return self._quarantine
 
+    def audit(self) -> AuditLog:
+        """Make the service that reads the log of changes."""
+        return AuditLog(self.database)
+
+    def keys(self) -> KeyCabinet:
+        """Make the service that makes and revokes API keys."""
+        return KeyCabinet(self.database, now)
+
     def health(self) -> HealthCheck:
         """Make the service that says whether this process can serve."""
         return HealthCheck(self.database, self._broker)
+
+    def _find_key(self, key_id: str) -> StoredKey | None:
+        return self.database.read(lambda stores: stores.keys.find(key_id))
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -24,6 +24,7 @@ from contracts.errors import (
     TidegateError,
     Unavailable,
 )
+from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2
@@ -70,6 +71,9 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
     Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
     SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
+    Unauthenticated: _Kind(401, "unauthenticated", "The registry does not know who asks"),
+    Forbidden: _Kind(403, "forbidden", "This is not allowed"),
+    TooManyRequests: _Kind(429, "too-many-requests", "Too many requests"),
     BodyTooLarge: _Kind(413, "too-large", "The body is too large"),
     UnknownMediaType: _Kind(415, "media-type", "The content type is not read here"),
     InvalidBody: _Kind(422, "invalid", "The request says something that cannot be"),
@@ -120,7 +124,7 @@ class ProblemDocument(BaseModel):
 
 def install(app: FastAPI) -> None:
     """Make every error of `app` a problem document."""
-    app.add_exception_handler(TidegateError, _tidegate_error)
+    app.add_exception_handler(TidegateError, problem_of)
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(_CrashReports)
@@ -146,12 +150,15 @@ def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
 
 _DETAILS = {
     400: "the body is no JSON; records that are none are sent as value_base64",
+    401: "the credentials are of nobody who may ask here: they are wrong, expired or revoked",
+    403: "this needs the role admin of every subject; key:3f9c2a71b0de has viewer:hospital.",
     404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",
     409: "the topic hospital.admissions is governed by the contract hospital.admissions; "
     "publish a new version of hospital.admissions, or name another topic",
     413: "the body is larger than 1048576 bytes, the limit of this operation",
     415: "the content type is text/plain; send Content-Type: application/json",
     422: "a parameter has an impossible value",
+    429: "more than 200 requests in a second; ask again in 1 s",
     503: "the registry's database does not serve: disk I/O error",
 }
 
@@ -188,8 +195,18 @@ def problem_response(
     return Response(document.model_dump_json(exclude_none=True), kind.status, headers, MEDIA_TYPE)
 
 
-def _tidegate_error(request: Request, error: Exception) -> Response:
-    kind = next(_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
+def status_of(error: Exception) -> int:
+    """Give the HTTP status of an error that was raised on purpose."""
+    return _kind(error).status
+
+
+def _kind(error: Exception) -> _Kind:
+    return next(_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
+
+
+def problem_of(request: Request, error: Exception) -> Response:
+    """Answer with an error that was raised on purpose."""
+    kind = _kind(error)
     if kind.status >= 500:
         _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
     if isinstance(error, ContractError):
@@ -197,7 +214,10 @@ def _tidegate_error(request: Request, error: Exception) -> Response:
         detail = f"{count} mistake{'' if count == 1 else 's'} in the contract"
         return problem_response(request, kind, detail, error.problems)
     errors = error.problems if isinstance(error, RequestError) else ()
-    return problem_response(request, kind, str(error), errors)
+    response = problem_response(request, kind, str(error), errors)
+    if isinstance(error, AccessError):
+        response.headers.update(error.headers)
+    return response
 
 
 def _invalid_parameters(request: Request, error: Exception) -> Response:

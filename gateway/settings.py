@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from gateway.access.settings import AccessSettings
 
 
-class GatewaySettings(BaseSettings):
+class GatewaySettings(AccessSettings):
     """What `tidegate serve` needs to know; each field is also an environment variable `TIDEGATE_<FIELD>`."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Self
 
 from contracts.errors import SettingsError
+from gateway.access.errors import Forbidden
 
 
 class Role(IntEnum):
@@ -88,3 +89,23 @@ def read_grants(texts: Iterable[str]) -> tuple[Grant, ...]:
 
 ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
 """Everybody, when access control is off."""
+
+
+def subject_of(topic: str) -> str:
+    """Name the subject that governs the values of a topic."""
+    return f"{topic}-value"
+
+
+def may_publish(principal: Principal, subject: str) -> None:
+    """Let somebody register versions of a subject, new or not.
+
+    Raises Forbidden in the same words whether the subject exists or not.
+    """
+    if not principal.may(Role.PRODUCER, subject):
+        raise forbidden(principal, Role.PRODUCER, f"of the subject {subject}")
+
+
+def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:
+    """Make the refusal of somebody whose roles are too low; it tells them nothing but their own grants."""
+    held = ", ".join(str(grant) for grant in principal.grants) or "no role"
+    return Forbidden(f"this needs the role {role.word} {of_what}; {principal.name} has {held}")

@@ -10,6 +10,7 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from contracts.model import Status
+from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
 from gateway.api.models import ContractDetail, ContractList, PublishedContract
@@ -54,6 +55,7 @@ class PostedDocument:
 
 
 def contract_filter(
+    principal: PrincipalDep,
     status: Annotated[
         Status | None, Query(description="Only contracts whose current version has it.")
     ] = None,
@@ -61,7 +63,7 @@ def contract_filter(
     domain: Annotated[str | None, Query(description="Only contracts of this domain.")] = None,
 ) -> VersionFilter:
     """Read the filters of the list."""
-    return VersionFilter(status.value if status else None, topic, domain)
+    return VersionFilter(status.value if status else None, topic, domain, principal.prefixes)
 
 
 async def posted_document(request: Request, factory: FactoryDep) -> PostedDocument:
@@ -81,7 +83,7 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
             "model": PublishedContract,
             "description": "The same content was published before; nothing changed.",
         },
-        **responses(409, 413, 415, 503),
+        **responses(403, 409, 413, 415, 503),
         **contract_responses(),
     },
     openapi_extra={
@@ -96,10 +98,13 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
     },
 )
 def publish_contract(
-    document: Annotated[PostedDocument, Depends(posted_document)], factory: FactoryDep, response: Response
+    document: Annotated[PostedDocument, Depends(posted_document)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
 ) -> PublishedContract:
     """Publish a version. Versions never change; the same content again is no change (200)."""
-    publication = factory.registry().publish(document.content, document.name)
+    publication = factory.registry().publish(document.content, document.name, principal)
     published = PublishedContract.of(publication.version)
     if publication.is_new:
         _log.info("contract_published", contract=f"{published.id}@{published.version}")
@@ -131,10 +136,11 @@ def list_contracts(
 def get_contract_by_registry_id(
     registry_id: Annotated[int, Path(ge=1, lt=2**63, examples=[3])],
     factory: FactoryDep,
+    principal: PrincipalDep,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Fetch the document that has this global number."""
-    return _document(factory.registry().by_registry_id(registry_id), if_none_match, immutable=True)
+    return _document(factory.registry().by_registry_id(registry_id, principal), if_none_match, immutable=True)
 
 
 @router.get(

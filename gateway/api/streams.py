@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from contracts.errors import Problem
 from contracts.report import BatchReport
+from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import REPORT
 from gateway.api.models import (
@@ -71,7 +72,7 @@ async def posted_report(request: Request, factory: FactoryDep) -> BatchReport:
     status_code=HTTPStatus.CREATED,
     responses={
         200: {"model": ReportReceipt, "description": "The batch was reported before; nothing changed."},
-        **responses(409, 413, 415, 422, 503),
+        **responses(403, 404, 409, 413, 415, 422, 503),
     },
     openapi_extra={
         "requestBody": {
@@ -89,18 +90,20 @@ def report_batch(
     stream: StreamName,
     report: Annotated[BatchReport, Depends(posted_report)],
     factory: FactoryDep,
+    principal: PrincipalDep,
     response: Response,
 ) -> ReportReceipt:
     """Keep a report. It is identified by (stream, epoch, n), so it may be sent again after a time-out."""
-    is_new = factory.report_book().record(stream, report)
+    is_new = factory.report_book().record(stream, report, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return ReportReceipt(stream=report.stream, epoch=report.epoch, n=report.n)
 
 
 @router.get("", operation_id="list_streams", summary="List streams", responses=responses(503))
-def list_streams(factory: FactoryDep) -> StreamList:
+def list_streams(factory: FactoryDep, principal: PrincipalDep) -> StreamList:
     """Show the state of every stream that ever reported a batch."""
-    return StreamList(streams=tuple(StreamInfo.of(summary) for summary in factory.streams().summaries()))
+    summaries = factory.streams(principal).summaries()
+    return StreamList(streams=tuple(StreamInfo.of(summary) for summary in summaries))
 
 
 @router.get("/{stream}", operation_id="get_stream", summary="Show a stream", responses=responses(404, 503))

@@ -50,6 +50,13 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """What stands in an export where an entry should; `reason` says why it is none."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ChainReport:
     """What a check of the chain found.
 
@@ -105,9 +112,15 @@ def document(entry: AuditEntry) -> dict[str, Any]:
     return {**asdict(entry), "at": at}
 
 
-def read_entry(line: bytes) -> AuditEntry:
-    """Read one line of an export. Raises ValueError when it is no entry."""
-    found = json.loads(line)
+def read_line(line: bytes) -> AuditEntry | Unreadable:
+    """Read one line of an export."""
+    try:
+        return _read(json.loads(line))
+    except (ValueError, RecursionError) as error:
+        return Unreadable(f"the line is no entry: {error}")
+
+
+def _read(found: Any) -> AuditEntry:
     names = AuditEntry.__slots__
     if not isinstance(found, dict) or set(found) != set(names):
         raise ValueError(f"it has not exactly the members {', '.join(names)}")
@@ -120,7 +133,7 @@ def read_entry(line: bytes) -> AuditEntry:
     return AuditEntry(**{**found, "at": datetime.fromisoformat(found["at"])})
 
 
-def check(entries: Iterable[AuditEntry], known_head: str | None = None) -> ChainReport:
+def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = None) -> ChainReport:
     """Go through the entries in the order in which they are kept, and stop at the first that is not sound.
 
     A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
@@ -130,7 +143,7 @@ def check(entries: Iterable[AuditEntry], known_head: str | None = None) -> Chain
     has_known_head = known_head in {None, NO_ENTRY}
     for entry in entries:
         reason = _fault(entry, number + 1, previous)
-        if reason is not None:
+        if reason is not None or isinstance(entry, Unreadable):
             return ChainReport(number, previous, has_known_head, number + 1, reason)
         number, previous = entry.number, entry.hash
         has_known_head = has_known_head or entry.hash == known_head
@@ -142,7 +155,9 @@ def is_hash(text: str) -> bool:
     return _HASH.fullmatch(text) is not None
 
 
-def _fault(entry: AuditEntry, number: int, previous: str) -> str | None:
+def _fault(entry: AuditEntry | Unreadable, number: int, previous: str) -> str | None:
+    if isinstance(entry, Unreadable):
+        return entry.reason
     if entry.number != number:
         return f"the entry numbered {entry.number} stands where {number} should"
     if entry.previous != previous:

@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from contextlib import ExitStack
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 import structlog
@@ -49,10 +50,12 @@ def serve(
     """Serve the registry and its pages until SIGTERM or Ctrl-C.
 
     Every option is also an environment variable, TIDEGATE_<OPTION>. The log is JSON
-    on standard error, one event a line.
+    on standard error, one event a line. On loopback anybody may do anything; on any
+    other address TIDEGATE_ACCESS=on and keys (tidegate keys create) are needed.
 
     Examples:
       tidegate serve
+      TIDEGATE_ACCESS=on tidegate serve --host 0.0.0.0
       tidegate serve --port 8081 --database-url sqlite:////var/lib/tidegate/registry.db
 
     Exit codes: 0 stopped by SIGTERM, 2 a setting cannot work, 3 the database does not
@@ -73,8 +76,9 @@ def run(settings: GatewaySettings) -> None:
 
     Raises SettingsError for an address that cannot be taken, Unavailable when the database does not serve.
     """
-    factory = Factory(settings)
     listening = listen(settings.host, settings.port)
+    _require_access_control(settings, listening)
+    factory = Factory(settings)
     factory.database.migrate()
     config = uvicorn.Config(
         create_app(factory),
@@ -86,6 +90,19 @@ def run(settings: GatewaySettings) -> None:
     # The server stops in order at SIGTERM and then raises the signal again; it has done its work by then.
     signal.signal(signal.SIGTERM, lambda *_: None)
     _Server(config).run(sockets=[listening])
+
+
+def _require_access_control(settings: GatewaySettings, listening: socket.socket) -> None:
+    """Say when anybody may do anything. Raises SettingsError when that would be anybody on a network."""
+    if settings.access == "on":
+        return
+    address = ip_address(listening.getsockname()[0].partition("%")[0])
+    if not address.is_loopback:
+        raise SettingsError(
+            f"{address} can be reached from other machines, and access control is off: set TIDEGATE_ACCESS=on and "
+            "make a key with `tidegate keys create NAME --grant admin`, or listen on 127.0.0.1"
+        )
+    _log.warning("access_control_off", host=str(address), anybody_may="everything")
 
 
 class _Server(uvicorn.Server):

@@ -26,6 +26,7 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 _CONTRACTS = "Contracts"
 _RUNNING = "Running"
+_REGISTRY = "Registry"
 _MACHINE = "This machine"
 
 
@@ -33,18 +34,32 @@ _MACHINE = "This machine"
 class Verb:
     """One verb: its name, the function that runs it as `module:function`, and its line in `tidegate --help`.
 
-    The summary repeats the first line of the function's docstring, which is not loaded for the overview.
+    The summary repeats the first line of the function's docstring, which is not loaded for the overview. A verb with
+    verbs of its own names the `typer.Typer` that holds them as `group`; the function is then its callback.
     """
 
     name: str
     target: str
     summary: str
     panel: str
+    group: str | None = None
 
 
 VERBS = (
     Verb(
         "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
+    ),
+    Verb(
+        "check",
+        "gateway.cli.check:check",
+        "Check what a change of contracts would break, before it merges.",
+        _CONTRACTS,
+    ),
+    Verb(
+        "diff",
+        "gateway.cli.diff:diff",
+        "Show what changes between two contracts, and whom it breaks.",
+        _CONTRACTS,
     ),
     Verb("judge", "gateway.cli.judge:judge", "Judge records by a contract, as the job would.", _CONTRACTS),
     Verb(
@@ -58,6 +73,20 @@ VERBS = (
         "gateway.cli.schema:schema",
         "Print the JSON Schema of contract documents, for editors.",
         _CONTRACTS,
+    ),
+    Verb(
+        "keys",
+        "gateway.cli.keys:keys",
+        "Make, list and revoke API keys of a registry.",
+        _REGISTRY,
+        "gateway.cli.keys:app",
+    ),
+    Verb(
+        "audit",
+        "gateway.cli.audit:audit",
+        "Export the log of changes, or check its chain.",
+        _REGISTRY,
+        "gateway.cli.audit:app",
     ),
     Verb(
         "serve",
@@ -115,15 +144,18 @@ class _LazyCommand(TyperCommand):
     def __init__(self, verb: Verb) -> None:
         super().__init__(name=verb.name, help=verb.summary, rich_help_panel=verb.panel)
         self.target = verb.target
+        self.group = verb.group
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Load the verb and read its arguments."""
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
         try:
-            function = resolve_name(self.target)
+            function = resolve_name(self.group or self.target)
         except ImportError as error:
             raise SettingsError(f"`{self.name}` cannot be loaded: {error}") from error
+        if isinstance(function, typer.Typer):
+            return get_command(function).make_context(info_name, args, parent, **extra)
         app = typer.Typer(add_completion=False, rich_markup_mode="rich")
         app.command(self.name, context_settings=HELP)(function)
         return get_command(app).make_context(info_name, args, parent, **extra)

@@ -14,10 +14,14 @@ from fastapi.routing import APIRoute
 from contracts.errors import NotFoundError, TidegateError, Unavailable
 from contracts.evidence import EventPointer
 from contracts.model import DataContract
+from gateway.access.errors import AccessError
+from gateway.access.gate import PrincipalDep
+from gateway.access.principal import Principal, subject_of
 from gateway.api.dependencies import FactoryDep
 from gateway.desk import contract_views, record_views, stream_views
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.factory import Factory
+from gateway.problems import status_of
 from gateway.storage.sql import VersionFilter
 
 LATEST_RECORDS = 20
@@ -37,6 +41,10 @@ class _DeskRoute(APIRoute):
                 return page("problem.html", status_code=404, title="Nothing here", detail=_NO_SUCH_PAGE)
             except NotFoundError as error:
                 return page("problem.html", status_code=404, title="Not found", detail=str(error))
+            except AccessError as error:
+                return page(
+                    "problem.html", status_code=status_of(error), title="Not allowed", detail=str(error)
+                )
             except Unavailable as error:
                 return page("problem.html", status_code=503, title="No answer", detail=str(error))
             except TidegateError as error:
@@ -59,9 +67,9 @@ def home() -> Response:
 
 
 @router.get("/desk")
-def streams(factory: FactoryDep) -> Response:
+def streams(factory: FactoryDep, principal: PrincipalDep) -> Response:
     """Show every stream."""
-    rows = stream_views.stream_rows(factory.streams(), datetime.now(UTC))
+    rows = stream_views.stream_rows(factory.streams(principal), datetime.now(UTC))
     return page("streams.html", rows=rows)
 
 
@@ -99,23 +107,26 @@ def record(
     partition: int,
     offset: int,
     factory: FactoryDep,
+    principal: PrincipalDep,
     view: record_views.View = record_views.View.FORMATTED,
 ) -> Response:
     """Show one refused record. Only topics that a stream quarantines to are read."""
-    if topic not in {summary.quarantine_topic for summary in factory.streams().summaries()}:
+    if topic not in {summary.quarantine_topic for summary in factory.streams(principal).summaries()}:
         raise NotFoundError(f"no stream quarantines to a topic {topic}")
     quarantine = factory.quarantine()
     if quarantine is None:
         raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
     found = quarantine.record(EventPointer(topic, partition, offset))
-    contract = _contract(factory, found.evidence.contract) if found.evidence is not None else None
+    contract = _contract(factory, principal, found.evidence.contract) if found.evidence is not None else None
     return page("record.html", view=record_views.record_view(found, contract, view))
 
 
 @router.get("/desk/contracts")
-def contracts(factory: FactoryDep) -> Response:
+def contracts(factory: FactoryDep, principal: PrincipalDep) -> Response:
     """List the contracts."""
-    found = factory.registry().contracts(VersionFilter(), offset=0, limit=MOST_CONTRACTS)
+    found = factory.registry().contracts(
+        VersionFilter(prefixes=principal.prefixes), offset=0, limit=MOST_CONTRACTS
+    )
     return page("contracts.html", found=found)
 
 
@@ -134,11 +145,13 @@ def static(digest: str, name: str) -> Response:
     return asset_response(asset(name))
 
 
-def _contract(factory: Factory, named: str) -> DataContract | None:
-    """Find the contract version (`id@version`) of a record; None for one that the registry does not know."""
+def _contract(factory: Factory, principal: Principal, named: str) -> DataContract | None:
+    """Find the contract version (`id@version`) of a record; None for one that the registry does not show."""
     contract_id, _, version = named.rpartition("@")
     try:
         found = factory.registry().version(contract_id, version)
     except NotFoundError:
+        return None
+    if not principal.sees(subject_of(found.topic)):
         return None
     return DataContract.model_validate_json(found.document)

@@ -11,6 +11,8 @@ from contracts.errors import ConflictError, ContractError, NotFoundError
 from contracts.fingerprint import fingerprint
 from contracts.model import Status
 from contracts.plan import compile_plan
+from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from gateway.audit.chain import Change
 from gateway.services.semver import next_minor, precedence
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores, VersionFilter
@@ -42,14 +44,17 @@ class Registry:
         self._database = database
         self._now = now
 
-    def publish(self, document: bytes, name: str) -> Publication:
+    def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
         """Publish a self-contained contract document, YAML or JSON; `name` stands in error messages.
 
         The same content again is no change. Raises ContractError for a document that does not compile,
-        ConflictError for a changed document under a used version and for a topic that another contract owns.
+        ConflictError for a changed document under a used version and for a topic that another contract owns,
+        Forbidden for a topic that `by` may not publish for.
         """
-        loaded = compiled(parse_contract(document, name=name, read_schema=None))
+        loaded = parse_contract(document, name=name, read_schema=None)
         contract = loaded.contract
+        may_publish(by, subject_of(contract.topic))
+        compiled(loaded)
         candidate = ContractVersion(
             registry_id=0,
             contract_id=contract.id,
@@ -63,16 +68,16 @@ class Registry:
             document=dump_contract(contract),
             published_at=self._now(),
         )
-        return self._database.write(lambda stores: _keep(stores, candidate))
+        return self._database.write(lambda stores: _keep(stores, candidate, by))
 
     def version(self, contract_id: str, version: str) -> ContractVersion:
         """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
         return self._database.read(lambda stores: _find(stores, contract_id, version))
 
-    def by_registry_id(self, registry_id: int) -> ContractVersion:
-        """Find one version by its global number. Raises NotFoundError."""
+    def by_registry_id(self, registry_id: int, by: Principal = ANONYMOUS) -> ContractVersion:
+        """Find one version by its global number. Raises NotFoundError, also when `by` may not see it."""
         found = self._database.read(lambda stores: stores.contracts.by_registry_id(registry_id))
-        if found is None:
+        if found is None or not by.sees(subject_of(found.topic)):
             raise NotFoundError(f"no contract version has the registry id {registry_id}")
         return found
 
@@ -99,13 +104,27 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
     return loaded
 
 
-def _keep(stores: Stores, candidate: ContractVersion) -> Publication:
+def _keep(stores: Stores, candidate: ContractVersion, by: Principal) -> Publication:
+    topic = stores.contracts.topic_of(candidate.contract_id)
+    if topic is not None and not by.sees(subject_of(topic)):
+        raise ConflictError(f"the id {candidate.contract_id} is taken; publish under another one")
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
         if found.fingerprint != candidate.fingerprint:
             raise _used_version(stores, found)
         return Publication(found, is_new=False)
     _claim_topic(stores, candidate)
+    before = stores.contracts.highest(candidate.contract_id)
+    stores.audit.append(
+        Change(
+            candidate.published_at,
+            by.name,
+            "contract.published",
+            subject_of(candidate.topic),
+            before.fingerprint if before else None,
+            candidate.fingerprint,
+        )
+    )
     return Publication(stores.contracts.add_version(candidate), is_new=True)
 
 

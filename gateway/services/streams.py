@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from contracts.errors import ConflictError, NotFoundError
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
+from gateway.access.principal import ANONYMOUS, Principal, Role, may_publish, subject_of
 from gateway.storage.database import Database
 from gateway.storage.sql import Buckets, Stores, StreamSums
 
@@ -95,32 +96,41 @@ class ReportBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, stream: str, report: BatchReport) -> bool:
+    def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
         """Keep a report; False when it was kept before.
 
         A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
-        same one, or when the report is about another stream.
+        same one, or when the report is about another stream; NotFoundError and Forbidden when `by` may not publish
+        for the topic of the contract that the stream enforces.
         """
         if report.stream != stream:
             raise ConflictError(
                 f"the report is about the stream {report.stream}; post it there, not to {stream}"
             )
-        return self._database.write(lambda stores: _keep(stores, report))
+        may_publish(by, subject_of(report.topic))
+
+        def work(stores: Stores) -> bool:
+            _may_report(stores, stream, by)
+            return _keep(stores, report)
+
+        return self._database.write(work)
 
 
 class StreamReader:
     """Reads what the streams reported."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+    def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
         self._database = database
         self._now = now
+        self._by = by
 
     def summaries(self) -> tuple[StreamSummary, ...]:
-        """Give the state of every stream that ever reported, by name."""
+        """Give the state of every stream that ever reported and that may be seen, by name."""
         now = self._now()
-        return self._database.read(
+        found = self._database.read(
             lambda stores: tuple(_summary(stores, sums, now) for sums in stores.reports.sums())
         )
+        return tuple(summary for summary in found if self._by.sees(subject_of(summary.topic)))
 
     def summary(self, stream: str) -> StreamSummary:
         """Give the state of one stream. Raises NotFoundError."""
@@ -174,6 +184,16 @@ class StreamReader:
             RefusalBucket(start, start + slices.width, found.get(index, {}))
             for index, start in enumerate(slices.starts())
         )
+
+
+def _may_report(stores: Stores, stream: str, by: Principal) -> None:
+    """Let somebody report about a stream: it belongs to whoever may publish the contract that it is named after."""
+    topic = stores.contracts.topic_of(stream)
+    if topic is None and by.may_everywhere(Role.PRODUCER):
+        return
+    if topic is None or not by.sees(subject_of(topic)):
+        raise NotFoundError(f"no contract is published under the id {stream}")
+    may_publish(by, subject_of(topic))
 
 
 def _keep(stores: Stores, report: BatchReport) -> bool:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import Text, insert, select, update
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy import ColumnElement, Text, false, func, insert, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 
 from gateway.storage.tables import Instant, Table
+
+
+def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
+    """Hold a column to prefixes, character by character: LIKE would not tell `A` from `a` on SQLite."""
+    return or_(false(), *(func.substr(column, 1, len(prefix)) == prefix for prefix in prefixes))
 
 
 class KeyRow(Table):

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
-from gateway.storage.access import KeyStore
+from gateway.storage.access import KeyStore, begins_with
 from gateway.storage.audit import AuditStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
 
@@ -37,11 +37,15 @@ class ContractVersion:
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """Which contracts to list: None in a field lets every value through."""
+    """Which contracts to list: None in a field lets every value through.
+
+    `prefixes` are those that the subject may begin with, character by character.
+    """
 
     status: str | None = None
     topic: str | None = None
     domain: str | None = None
+    prefixes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +333,10 @@ def _conditions(wanted: VersionFilter) -> list[ColumnElement[bool]]:
         (ContractRow.topic, wanted.topic),
         (VersionRow.domain, wanted.domain),
     )
-    return [column == value for column, value in columns if value is not None]
+    conditions = [column == value for column, value in columns if value is not None]
+    if wanted.prefixes is not None:
+        conditions.append(begins_with(ContractRow.subject, wanted.prefixes))
+    return conditions
 
 
 def _contract_version(found: Row[VersionRow, str]) -> ContractVersion:

@@ -19,7 +19,7 @@ from gateway.audit.chain import (
     chained,
     check,
     document,
-    read_entry,
+    read_line,
 )
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -129,7 +129,7 @@ def test_a_line_gives_back_its_entry_and_different_changes_have_different_hashes
     a: Change, b: Change
 ) -> None:
     first, second = (chained(change, 1, NO_ENTRY) for change in (a, b))
-    assert read_entry(canonical_json(document(first))) == first
+    assert read_line(canonical_json(document(first))) == first
     assert (first.hash == second.hash) == (a == b)
 
 
@@ -150,7 +150,16 @@ def test_the_encoding_is_the_canonicalization_scheme_for_what_the_log_holds() ->
         {"x": "y"},
     ],
 )
-def test_a_line_that_is_no_entry_is_refused(change: dict[str, object]) -> None:
-    (entry,) = log(1)
-    with pytest.raises(ValueError, match=r"member|instant"):
-        read_entry(json.dumps({**document(entry), **change}).encode())
+def test_a_line_that_is_no_entry_breaks_the_chain(change: dict[str, object]) -> None:
+    entries = log(3)
+    lines = [json.dumps(document(entry)).encode() for entry in entries]
+    lines[1] = json.dumps({**document(entries[1]), **change}).encode()
+    report = check(map(read_line, lines))
+    assert (report.entries, report.broken_at) == (1, 2)
+    assert report.reason is not None
+    assert report.reason.startswith("the line is no entry: ")
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"\xff", b"[]", b"{", b"[" * 100_000, b'"text"'])
+def test_a_hostile_line_breaks_the_chain(line: bytes) -> None:
+    assert check([read_line(line)]).broken_at == 1

@@ -420,7 +420,7 @@ def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
         for status in statuses - {"200", "201", "304"}:
             assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
     ids = [operation["operationId"] for operation in _operations(openapi)]
-    assert len(set(ids)) == len(ids) == 13
+    assert len(set(ids)) == len(ids) == 14
     for schema in _schemas(openapi):
         jsonschema.Draft202012Validator.check_schema(schema)
 

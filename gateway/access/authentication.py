@@ -1,0 +1,107 @@
+"""From the Authorization header of a request to a principal."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+from joserfc.jwk import KeySet
+from starlette.concurrency import run_in_threadpool
+
+from gateway.access.errors import Unauthenticated
+from gateway.access.jwks import IssuerKeys, reader
+from gateway.access.keys import Credentials, Find, KeyRing, read_token
+from gateway.access.principal import Principal
+from gateway.access.settings import AccessSettings
+from gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
+
+# Source: RFC 9110, clause 11.6.1; Basic stands first because browsers and Confluent clients can answer it.
+CHALLENGE = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8", Bearer realm="tidegate"'}
+
+_log = structlog.get_logger()
+
+
+class Authenticator:
+    """Says who asks. What needs the database or the issuer leaves the event loop; what is remembered does not."""
+
+    def __init__(self, settings: AccessSettings, find: Find, now: Callable[[], datetime]) -> None:
+        self._ring = KeyRing(find, now, settings.key_cache_seconds)
+        self._tokens: TokenReader | None = None
+        if settings.oidc_jwks is not None:
+            self._tokens = TokenReader(settings, now)
+            self._issuer_keys = IssuerKeys(reader(settings.oidc_jwks))
+
+    async def principal(self, authorization: str | None) -> Principal:
+        """Say who presents this header. Raises Unauthenticated, Unavailable.
+
+        Basic: key id and key secret. Bearer: a whole API key, or a token of the issuer.
+        """
+        scheme, _, value = (authorization or "").strip().partition(" ")
+        value = value.strip()
+        match scheme.lower():
+            case "basic":
+                credentials = read_basic(value)
+            case "bearer":
+                credentials = read_token(value)
+                if credentials is None:
+                    return await self._of_token(value)
+            case "":
+                raise Unauthenticated(
+                    "this registry wants to know who asks: send an API key as HTTP basic authentication (user: its "
+                    "id, password: its secret) or as a bearer token",
+                    CHALLENGE,
+                )
+            case _:
+                credentials = None
+        principal = await self._of_key(credentials) if credentials else None
+        if principal is None:
+            raise _refusal()
+        return principal
+
+    async def _of_key(self, credentials: Credentials) -> Principal | None:
+        if self._ring.remembers(credentials.key_id):
+            return self._ring.principal(credentials)
+        return await run_in_threadpool(self._ring.principal, credentials)
+
+    async def _of_token(self, token: str) -> Principal:
+        if self._tokens is None:
+            raise _refusal()
+        keys = self._issuer_keys.held
+        if keys is None:
+            keys = await run_in_threadpool(self._issuer_keys.current)
+        try:
+            return await self._read(token, self._tokens, keys)
+        except WrongToken as error:
+            _log.info("token_refused", reason=str(error))
+            raise _refusal() from error
+
+    async def _read(self, token: str, tokens: TokenReader, keys: KeySet) -> Principal:
+        try:
+            return tokens.principal(token, keys)
+        except UnknownSigner:
+            newer = await run_in_threadpool(self._issuer_keys.newer, keys)
+        try:
+            return tokens.principal(token, newer)
+        except UnknownSigner as error:
+            raise WrongToken("no key of the issuer signed it") from error
+
+
+def read_basic(value: str) -> Credentials | None:
+    """Read the credentials of HTTP basic authentication; None when they cannot be read.
+
+    Source: RFC 7617, clause 2.
+    """
+    try:
+        key_id, colon, secret = base64.b64decode(value, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return Credentials(key_id, secret) if colon else None
+
+
+def _refusal() -> Unauthenticated:
+    return Unauthenticated(
+        "the credentials are of nobody who may ask here: they are wrong, expired or revoked", CHALLENGE
+    )

@@ -1,0 +1,79 @@
+"""Who may do what: one row for each operation of both faces and of the desk. A test holds it to the application."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.access.principal import Role
+
+
+class Reach(Enum):
+    """What the role of a rule must cover."""
+
+    NOBODY_ASKED = "anybody may, without credentials"
+    SOMEWHERE = "some prefix: the handler shows or takes only what the principal's prefixes cover"
+    EVERYWHERE = "every subject: it concerns the whole registry"
+    SUBJECT = "the subject in the path"
+    NEW_SUBJECT = "the subject in the path, which may not exist yet: refused in the same words if it does"
+    CONTRACT = "the subject of the contract in the path"
+    STREAM = "the subject of the stream in the path"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The role that an operation needs, and what that role must cover."""
+
+    role: Role
+    reach: Reach
+
+
+PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
+_VIEW, _VIEW_SUBJECT = Rule(Role.VIEWER, Reach.SOMEWHERE), Rule(Role.VIEWER, Reach.SUBJECT)
+_VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
+_PRODUCE, _PRODUCE_SUBJECT = Rule(Role.PRODUCER, Reach.SOMEWHERE), Rule(Role.PRODUCER, Reach.SUBJECT)
+_APPROVE_SUBJECT, _APPROVE_ALL = Rule(Role.APPROVER, Reach.SUBJECT), Rule(Role.APPROVER, Reach.EVERYWHERE)
+_ADMIN_SUBJECT, _ADMIN_ALL = Rule(Role.ADMIN, Reach.SUBJECT), Rule(Role.ADMIN, Reach.EVERYWHERE)
+
+_CONTRACT = "/api/v1/contracts/{contract_id}"
+_STREAM = "/api/v1/streams/{stream}"
+
+NATIVE: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/api/v1/contracts"): _VIEW,
+    ("POST", "/api/v1/contracts"): _PRODUCE,  # the subject stands in the document
+    ("GET", "/api/v1/contracts/by-registry-id/{registry_id}"): _VIEW,
+    ("GET", _CONTRACT): _VIEW_CONTRACT,
+    ("GET", f"{_CONTRACT}/versions/{{version}}"): _VIEW_CONTRACT,
+    ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
+    ("GET", "/api/v1/streams"): _VIEW,
+    ("GET", _STREAM): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/batches"): _PRODUCE,  # the stream may be new: its contract says whose it is
+    ("GET", f"{_STREAM}/refusals"): _VIEW_STREAM,
+    ("GET", "/api/v1/audit"): _ADMIN_ALL,
+    ("GET", "/health/live"): PUBLIC,
+    ("GET", "/health/ready"): PUBLIC,
+    # What the program can do is no secret; what it holds is.
+    ("GET", "/openapi.json"): PUBLIC,
+    ("GET", "/docs"): PUBLIC,
+    ("GET", "/docs/reference.css"): PUBLIC,
+}
+
+DESK: Mapping[tuple[str, str], Rule] = {
+    ("GET", "/"): PUBLIC,
+    ("GET", "/desk/static/{digest}/{name}"): PUBLIC,
+    ("GET", "/desk"): _VIEW,
+    ("GET", "/desk/streams/{stream}"): _VIEW_STREAM,
+    ("GET", "/desk/streams/{stream}/latest"): _VIEW_STREAM,
+    ("GET", "/desk/records/{topic}/{partition}/{offset}"): _VIEW,  # the topic belongs to a stream
+    ("GET", "/desk/contracts"): _VIEW,
+    ("GET", "/desk/contracts/{contract_id}"): _VIEW_CONTRACT,
+}
+
+RULES: Mapping[tuple[str, str], Rule] = {**NATIVE, **DESK}
+
+
+def rule_of(method: str, template: str) -> Rule | None:
+    """Find the rule of an operation by its method and the template of its path; HEAD asks for what GET asks for."""
+    return RULES.get(("GET" if method == "HEAD" else method, template))

@@ -1,0 +1,72 @@
+"""The settings of access control, a part of the gateway's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from limits import parse_many
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
+]  # asymmetric ones only: with these, a published key set can never sign
+
+
+def _words(value: object) -> object:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+Algorithms = Annotated[tuple[Algorithm, ...], NoDecode, BeforeValidator(_words), Field(min_length=1)]
+
+
+class AccessSettings(BaseSettings):
+    """Who may ask, and how often."""
+
+    access: Literal["on", "off"] | None = Field(
+        default=None,
+        description="Access control. Left out: off on a loopback address, and no start on any other.",
+    )
+    key_cache_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        le=300,
+        description="How long a process remembers a key: the delay of a revocation.",
+    )
+    oidc_issuer: str | None = Field(default=None, description="The `iss` that a token must have, exactly.")
+    oidc_audience: str | None = Field(default=None, description="The `aud` that a token must name.")
+    oidc_jwks: str | None = Field(
+        default=None, description="The issuer's public keys: an https URL, or the path of a JWKS file."
+    )
+    oidc_algorithms: Algorithms = Field(
+        default=("RS256", "ES256"), description="Signature algorithms that a token may use."
+    )
+    oidc_leeway_seconds: int = Field(
+        default=30, ge=0, le=300, description="How far clocks may be apart when a token's times are checked."
+    )
+    oidc_roles_claim: str = Field(
+        default="tidegate_roles",
+        min_length=1,
+        description="Claim with a token's grants: role or role:prefix.",
+    )
+    rate_limit: str | None = Field(
+        default=None,
+        description="Most requests of one principal, or of one address without one, such as `200/second;5000/minute`.",
+    )
+
+    @field_validator("rate_limit")
+    @classmethod
+    def _rate_limit_is_readable(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_many(value)
+        return value
+
+    @model_validator(mode="after")
+    def _tokens_are_configured_whole_or_not_at_all(self) -> Self:
+        given = {
+            name: getattr(self, name) is not None for name in ("oidc_issuer", "oidc_audience", "oidc_jwks")
+        }
+        missing = [f"TIDEGATE_{name.upper()}" for name, is_given in given.items() if not is_given]
+        if missing and len(missing) < len(given):
+            raise ValueError(f"tokens need an issuer, an audience and keys: set {' and '.join(missing)} too")
+        return self

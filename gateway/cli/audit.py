@@ -1,0 +1,123 @@
+"""`tidegate audit`: the log of changes, exported and checked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from contracts.errors import SettingsError
+from gateway.audit.chain import AuditEntry, ChainReport, canonical_json, check, document, is_hash, read_line
+from gateway.cli.exits import ExitCode
+from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
+from gateway.cli.terminal import err, out
+from gateway.services.audit import AuditLog
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", dir_okay=False, help="File to write. [default: standard output]"),
+]
+Export = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[FILE]", exists=True, dir_okay=False, help="Exported log; left out, the database is checked."
+    ),
+]
+Head = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HASH", help="Head that an earlier check printed: shows that no end was cut off since."
+    ),
+]
+
+
+@app.callback()
+def audit() -> None:
+    """Export the log of changes, or check its chain.
+
+    Each entry holds the hash of the entry before it, so that none can be changed, left
+    out or put in unseen. Note the head that a check prints, where whoever runs the
+    database cannot change it: with it, a later check shows that no end was cut off.
+    """
+
+
+@app.command()
+def export(output: Output = None, *, database_url: DatabaseUrl = DEFAULT_URL) -> None:
+    """Write every entry as a line of JSON, oldest first.
+
+    A line without its `hash` is what was hashed: canonical JSON (RFC 8785).
+
+    Examples:
+      tidegate audit export > audit.jsonl
+      tidegate audit export | head -1 | jq -cSj 'del(.hash)' | sha256sum
+
+    Exit codes: 0 written, 2 the file cannot be written, 3 the database does not serve.
+    """
+
+    def write(entries: Iterable[AuditEntry]) -> None:
+        with _target(output) as target:
+            for entry in entries:
+                target.write(canonical_json(document(entry)) + b"\n")
+
+    with registry_database(database_url) as database:
+        AuditLog(database).read(write)
+
+
+@app.command()
+def verify(file: Export = None, *, head: Head = None, database_url: DatabaseUrl = DEFAULT_URL) -> None:
+    """Check the chain from the first entry on, and print its head.
+
+    Says the first entry at which the chain breaks. With --head it also says whether
+    the log still holds everything up to that head.
+
+    Examples:
+      tidegate audit verify
+      tidegate audit verify audit.jsonl --head 5b0f3c5a...
+
+    Exit codes: 0 intact, 1 broken or cut off, 2 the file or the head is none, 3 the database does not serve.
+    """
+    if head is not None and not is_hash(head):
+        raise SettingsError("--head takes the 64 hexadecimal digits that an earlier check printed")
+    if file is not None:
+        with file.open("rb") as lines:
+            report = check(map(read_line, lines), head)
+    else:
+        with registry_database(database_url) as database:
+            report = AuditLog(database).check(head)
+    _show(report, head)
+    if not report.is_intact:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _show(report: ChainReport, known_head: str | None) -> None:
+    if report.broken_at is not None:
+        err.print(f"the chain breaks at entry {report.broken_at}: {report.reason}")
+        err.print(f"entries 1 to {report.broken_at - 1} are intact, head {report.head}")
+    elif not report.has_known_head:
+        err.print(
+            f"the chain of {report.entries} entries is whole, but none of them has the hash {known_head}: the end was "
+            "cut off, or the log was written anew"
+        )
+    else:
+        out.print(f"{report.entries} entries, intact, head {report.head}")
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[BinaryIO]:
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        target = output.open("wb")
+    except OSError as error:
+        raise SettingsError(f"{output} cannot be written: {error.strerror}") from error
+    with target:
+        yield target

@@ -1,0 +1,40 @@
+"""The registry's database, opened by a verb that works on it directly, without a running gateway."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from contracts.errors import SettingsError
+from gateway.storage.database import Database
+
+DatabaseUrl = Annotated[
+    str,
+    typer.Option(
+        envvar="TIDEGATE_DATABASE_URL", help="The registry's database, as `tidegate serve` was given it."
+    ),
+]
+DEFAULT_URL = "sqlite:///tidegate.db"
+
+
+@contextmanager
+def registry_database(url: str) -> Iterator[Database]:
+    """Open the database and bring its tables up to date. Raises SettingsError, Unavailable."""
+    database = Database(url)
+    try:
+        database.migrate()
+        yield database
+    finally:
+        database.close()
+
+
+def operator() -> str:
+    """Name who runs the command, for the audit log: whoever can open the database needs no key."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError) as error:
+        raise SettingsError("this user has no name for the audit log: set LOGNAME") from error
