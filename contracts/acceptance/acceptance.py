@@ -17,7 +17,7 @@ from contracts.number_scan import byte_offsets
 from contracts.record import FLAT_BYTES, MAX_DEPTH, may_change_numbers
 from contracts.rules.compiled import Path, read
 
-BLOCK_RECORDS: Final = 500
+BLOCK_RECORDS: Final = 1_000
 """Few enough that a block stays in the processor's cache, many enough that what is done once a block is nothing."""
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
