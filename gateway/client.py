@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 
-from contracts.document import LoadedContract, dump_contract
-from contracts.errors import ConflictError, ContractError, Problem, SettingsError, Unavailable
+from contracts.document import LoadedContract, dump_contract, parse_contract
+from contracts.errors import (
+    ConflictError,
+    ContractError,
+    NotFoundError,
+    Problem,
+    SettingsError,
+    Unavailable,
+)
+from contracts.model import Status
 
 _TIMEOUT_SECONDS = 30.0
 _ENFORCED = ("active", "deprecated")
+_UNKNOWN = "urn:tidegate:problem:not-found"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -33,6 +43,15 @@ class Enforced:
 
     contract_id: str
     topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedVersion:
+    """A version that a registry keeps, without its document."""
+
+    version: str
+    status: Status
+    fingerprint: str
 
 
 class RegistryClient:
@@ -79,6 +98,34 @@ class RegistryClient:
         listed = _json(answer)["contracts"]
         return tuple(Enforced(one["id"], one["topic"]) for one in listed if one["status"] in _ENFORCED)
 
+    def versions(self, contract_id: str) -> tuple[PublishedVersion, ...]:
+        """List the versions of a contract, highest first; none when the registry does not know it."""
+        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}")
+        if _is_unknown(answer):
+            return ()
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        listed = _json(answer)["versions"]
+        return tuple(
+            PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"]) for one in listed
+        )
+
+    def fetch(self, contract_id: str, version: str) -> LoadedContract:
+        """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
+        place = f"{quote(contract_id, safe='')}/versions/{quote(version, safe='')}"
+        answer = self._ask("GET", f"/api/v1/contracts/{place}")
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        name = f"registry:{contract_id}@{version}"
+        try:
+            return parse_contract(answer.content, name=name, read_schema=None)
+        except ContractError as error:
+            raise SettingsError(
+                f"{self.url} serves a contract that cannot be read here; is it a newer Tidegate? {error}"
+            ) from error
+
     def is_ready(self) -> bool:
         """Whether the registry and what it depends on can serve now."""
         try:
@@ -111,6 +158,11 @@ class RegistryClient:
         return SettingsError(
             f"{self.url} answers {answer.status_code} ({detail}); is it a Tidegate registry?"
         )
+
+
+def _is_unknown(answer: httpx.Response) -> bool:
+    """Whether a registry says that it has no such thing; any other 404 comes from something else."""
+    return answer.status_code == HTTPStatus.NOT_FOUND and _json(answer).get("type") == _UNKNOWN
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

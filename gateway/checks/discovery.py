@@ -1,0 +1,128 @@
+"""From the arguments of a check to the contract documents that it is about."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts.document import MAX_JSON_BYTES, LoadedContract, lint
+from contracts.errors import ContractError, Problem, SettingsError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+_FORMAT = re.compile(rb"""\bapiVersion["']?\s*:\s*["']?([^\s"',}]*)""", re.IGNORECASE)
+_KIND = re.compile(rb"""\bkind["']?\s*:\s*["']?DataContract\b""", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ContractFile:
+    """A contract document on this machine. `argument` is the argument that named it, a folder above it or itself."""
+
+    path: Path
+    argument: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the arguments of a check name: documents, folders, and paths that do not exist (any more)."""
+
+    files: tuple[ContractFile, ...]
+    folders: tuple[Path, ...]
+    missing: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A contract document as it is now: a contract that compiles, or what is wrong with it."""
+
+    file: ContractFile
+    shown: str
+    loaded: LoadedContract | None
+    problems: tuple[Problem, ...] = ()
+
+
+def select(arguments: list[Path]) -> Selection:
+    """Find the documents that the arguments name; each once, in the order of the arguments and then of the paths.
+
+    A file that is named is taken for a contract, whatever is in it. Of a folder all YAML and JSON files are taken
+    that say so themselves, below it too; folders whose name begins with a dot are passed over, and links not followed.
+    """
+    files: dict[Path, ContractFile] = {}
+    folders: list[Path] = []
+    missing: list[Path] = []
+    for argument in arguments:
+        if argument.is_dir():
+            folders.append(argument)
+            found = [ContractFile(path, argument) for path in contracts_below(argument)]
+        elif argument.exists():
+            found = [ContractFile(argument, argument)]
+        else:
+            missing.append(argument)
+            continue
+        for file in found:
+            files.setdefault(file.path.resolve(), file)
+    return Selection(tuple(files.values()), tuple(folders), tuple(missing))
+
+
+def contracts_below(folder: Path) -> list[Path]:
+    """List the contract documents in a folder and below it, by path. Raises SettingsError for what cannot be read."""
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=_cannot_read):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if path.suffix.lower() in SUFFIXES and path.is_file() and is_contract(_beginning(path)):
+                found.append(path)
+    return found
+
+
+def is_contract(content: bytes) -> bool:
+    """Whether a document says that it is a contract of this format, be it well-formed or not.
+
+    Documents of other formats name another `apiVersion`; one that names none counts if its `kind` is DataContract.
+    """
+    formats = [match.group(1).lower() for match in _FORMAT.finditer(content)]
+    if formats:
+        return any(name.startswith(b"tidegate/") for name in formats)
+    return _KIND.search(content) is not None
+
+
+def read_candidate(file: ContractFile) -> Candidate:
+    """Read and compile a document."""
+    shown = shown_path(file.path)
+    try:
+        return Candidate(file, shown, lint(file.path))
+    except ContractError as error:
+        return Candidate(file, shown, None, error.problems)
+
+
+def shown_path(path: Path | str) -> str:
+    """Give a path as reports show it. None begins like a command of GitHub's runner, which reads the log."""
+    text = printable(str(path))
+    return f"./{text}" if text.startswith("::") else text
+
+
+def printable(text: str) -> str:
+    r"""Write out what a terminal or a log would act on: control characters, line ends, bidirectional marks, as \uXXXX."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(MAX_JSON_BYTES)
+    except OSError as error:
+        raise _cannot_read(error) from None
+
+
+def _cannot_read(error: OSError) -> SettingsError:
+    raise SettingsError(f"cannot read {error.filename}: {error.strerror}") from None

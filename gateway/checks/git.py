@@ -1,0 +1,135 @@
+"""Files of an earlier commit, read out of git's own store: the working tree is neither touched nor asked.
+
+Only plumbing commands run, which start no hook, filter or program that the repository names.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Self
+
+from contracts.document import LoadedContract, parse_contract
+from contracts.errors import SettingsError
+
+_REGULAR = ("100644", "100755")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    """A regular file of a commit: its path from the root of the repository, and the id of its content."""
+
+    path: str
+    object_id: str
+
+
+class Revision:
+    """One commit of the repository that holds `folder`; use it in a `with` statement.
+
+    `root` is the top folder of the working tree, `commit` the full id. Raises SettingsError for a folder in no
+    repository and for a name of no commit.
+    """
+
+    def __init__(self, folder: Path, ref: str) -> None:
+        self.ref = ref
+        self.root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").rstrip(b"\n"))).resolve()
+        self.commit = self._resolve(ref)
+        self._files: dict[str, TreeFile] | None = None
+        self._reader = subprocess.Popen(
+            ["git", "cat-file", "--batch"], cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.communicate()
+
+    @property
+    def files(self) -> dict[str, TreeFile]:
+        """The regular files of the commit by path: neither links nor submodules."""
+        if self._files is None:
+            listing = _git(self.root, "ls-tree", "-r", "-z", "--full-tree", self.commit)
+            entries = (entry.partition(b"\t") for entry in listing.split(b"\0") if entry)
+            self._files = {
+                (path := os.fsdecode(name)): TreeFile(path, meta.split()[2].decode())
+                for meta, _, name in entries
+                if meta.split()[0].decode() in _REGULAR
+            }
+        return self._files
+
+    def read(self, path: str) -> bytes:
+        """Read a file by its path from the root. Raises OSError, as reading a file does, when it is not there."""
+        file = self.files.get(path)
+        if file is None:
+            raise FileNotFoundError(2, f"there is no such file in {self.ref}", path)
+        if self._reader.stdin is None or self._reader.stdout is None:  # never: both are pipes
+            raise OSError(5, "git cannot be asked")
+        self._reader.stdin.write(file.object_id.encode() + b"\n")
+        self._reader.stdin.flush()
+        header = self._reader.stdout.readline().split()
+        if len(header) != 3:
+            raise SettingsError(f"git has no content of {path} at {self.ref}; is the clone complete?")
+        content = self._reader.stdout.read(int(header[2]))
+        self._reader.stdout.read(1)  # the line end after each content
+        return content
+
+    def key(self, path: Path) -> str | None:
+        """Give the path, from the root, of a file in the working tree; None for one outside it."""
+        # The folder's links are followed, a link that stands for the file itself is not.
+        absolute = path.resolve() if path.is_dir() else path.parent.resolve() / path.name
+        return absolute.relative_to(self.root).as_posix() if absolute.is_relative_to(self.root) else None
+
+    def _resolve(self, ref: str) -> str:
+        try:
+            found = _git(
+                self.root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+            )
+        except SettingsError:
+            raise SettingsError(
+                f"git knows no commit `{ref}` in {self.root}; fetch it first (`git fetch origin {ref}`), or name "
+                "another: a branch, a tag, origin/main, HEAD~1"
+            ) from None
+        return found.decode().strip()
+
+
+def load_contract_at(revision: Revision, key: str) -> LoadedContract:
+    """Load a contract, and the schema file that it names, as they were. Raises ContractError, located."""
+    name = f"git:{revision.ref}:{key}"
+    try:
+        content = revision.read(key)
+    except OSError as error:
+        raise SettingsError(f"{key}: {error.strerror}") from None
+    return parse_contract(content, name=name, read_schema=lambda file: revision.read(_schema_path(key, file)))
+
+
+def _schema_path(contract: str, file: str) -> str:
+    folder = PurePosixPath(contract).parent
+    path = PurePosixPath(os.path.normpath(folder / file))
+    if not path.is_relative_to(folder) or ".." in path.parts:
+        raise ValueError(f"`{file}` is outside the contract's folder; keep the schema beside the contract")
+    return path.as_posix()
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    try:
+        # What git says is read below, so it must say it in English.
+        env = os.environ | {"LC_ALL": "C"}
+        ran = subprocess.run(["git", *arguments], cwd=folder, env=env, capture_output=True, check=False)
+    except FileNotFoundError:
+        if not folder.is_dir():
+            raise SettingsError(f"there is no folder {folder}") from None
+        raise SettingsError("git is not installed here; install it, or compare with a folder") from None
+    if ran.returncode:
+        said = ran.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
+        if "not a git repository" in said:
+            raise SettingsError(
+                f"{folder.resolve()} is in no git repository; compare with a folder or the registry instead"
+            )
+        raise SettingsError(f"git {arguments[0]} failed: {said or ran.returncode}")
+    return ran.stdout

@@ -1,0 +1,112 @@
+"""The report for GitHub Actions: annotations at the changed lines, and a summary of whom to ask.
+
+Source: GitHub Docs, "Workflow commands for GitHub Actions"; the escapes are those of its own toolkit.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+
+from contracts.compatibility.finding import FindingSeverity
+from gateway.checks.discovery import printable
+from gateway.checks.people import counted
+from gateway.checks.places import from_root
+from gateway.checks.results import CheckFinding, CheckReport, ContractCheck
+from gateway.checks.sarif import message
+
+_COMMANDS = {
+    FindingSeverity.BREAKING: "error",
+    FindingSeverity.WARNING: "warning",
+    FindingSeverity.INFO: "notice",
+}
+_MARKS = {
+    FindingSeverity.BREAKING: "🔴 breaking",
+    FindingSeverity.WARNING: "🟡 warning",
+    FindingSeverity.INFO: "info",
+}
+_MAX_SUMMARY_BYTES = 900_000  # GitHub drops a summary above 1 MiB
+
+
+def check_annotations(report: CheckReport, root: Path | None) -> str:
+    """Write one workflow command a finding; paths count from `root`, the repository's top folder.
+
+    GitHub shows ten of each severity a step, so breaking ones come first.
+    """
+    order = list(FindingSeverity)
+    findings = [finding for contract in report.contracts for finding in contract.findings]
+    findings.sort(key=lambda finding: order.index(finding.severity))
+    return "".join(f"{_annotation(finding, root)}\n" for finding in findings)
+
+
+def step_summary(report: CheckReport) -> str:
+    """Write what GitHub shows on the page of the run, in its Markdown, within its limit of size."""
+    counts = report.counts
+    head = (
+        f"### Contracts: {counts[FindingSeverity.BREAKING]} breaking, "
+        f"{counted(counts[FindingSeverity.WARNING], 'warning')}\n\n"
+        f"{counted(len(report.contracts), 'contract')} compared with {_cell(report.against)}.\n"
+    )
+    written, size = [head], len(head.encode())
+    for contract in report.contracts:
+        part = "".join(_section(contract))
+        size += len(part.encode())
+        if size > _MAX_SUMMARY_BYTES:
+            written.append("\nThere is more; `--format json` has all of it.\n")
+            break
+        written.append(part)
+    return "".join(written)
+
+
+def _annotation(finding: CheckFinding, root: Path | None) -> str:
+    place = {
+        "file": from_root(finding.spot.file, root),
+        "line": str(finding.spot.line),
+        "col": str(finding.spot.column),
+        "title": f"{finding.code} ({finding.severity})",
+    }
+    properties = ",".join(f"{name}={_property(value)}" for name, value in place.items())
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(message(finding))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _section(contract: ContractCheck) -> Iterator[str]:
+    if not contract.findings:
+        return
+    name = contract.contract_id or contract.file
+    change = (
+        f" {contract.base.version} → {contract.version or 'deleted'}" if contract.base is not None else ""
+    )
+    yield f"\n#### {_cell(name)}{change}\n\n"
+    if contract.suggested_version is not None:
+        yield f"Suggested version: **{contract.suggested_version}**\n\n"
+    if contract.affected:
+        yield f"Ask before merging: **{_cell(', '.join(contract.affected))}**"
+        yield (
+            f" · not affected: {_cell(', '.join(contract.unaffected))}\n\n" if contract.unaffected else "\n\n"
+        )
+    yield "| | what | where | example | consumers |\n|---|---|---|---|---|\n"
+    for finding in contract.findings:
+        example = finding.counterexample.text if finding.counterexample is not None else ""
+        yield (
+            f"| {_MARKS[finding.severity]} | {_cell(finding.sentence)} `{finding.code}` | {_cell(str(finding.spot))} "
+            f"| {_code(example)} | {_cell(', '.join(finding.consumers))} |\n"
+        )
+
+
+def _cell(text: str) -> str:
+    """Write text so that no character of it is Markdown or HTML."""
+    escaped = html.escape(printable(text), quote=False)
+    return "".join(f"&#{ord(char)};" if char in "|*_`[]\\~#!@" else char for char in escaped)
+
+
+def _code(text: str) -> str:
+    return f"<code>{_cell(text)}</code>" if text else ""

@@ -1,0 +1,64 @@
+"""What a candidate is compared with: the versions of its contract that came before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from contracts.errors import Problem
+from contracts.model import DataContract, Status
+from gateway.checks.results import line_of
+
+ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
+
+
+@dataclass(frozen=True, slots=True)
+class BaseVersion:
+    """One earlier version. `origin` says where it was found; `load` gives its contract."""
+
+    version: str
+    status: Status
+    fingerprint: str
+    origin: str
+    load: Callable[[], DataContract]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The earlier versions of one contract, highest first.
+
+    `here` is the one that stood in the candidate's own file. `unreadable` says why what stood there cannot be
+    compared. With `is_published` these versions can never change; otherwise they are documents like the candidate.
+    """
+
+    versions: tuple[BaseVersion, ...] = ()
+    here: BaseVersion | None = None
+    unreadable: Problem | None = None
+    is_published: bool = False
+
+    def same_as(self, fingerprint: str) -> BaseVersion | None:
+        """Give the version that says exactly the same, if there is one."""
+        return next((version for version in self.versions if version.fingerprint == fingerprint), None)
+
+    def predecessor(self, version: str) -> BaseVersion | None:
+        """Give the version that a candidate called `version` follows; None when none was ever enforced.
+
+        That is what stood in its file, or else the highest enforced version whose major number is not above the
+        candidate's: a fix of an older line follows that line.
+        """
+        enforced = [found for found in self.versions if found.status in ENFORCED]
+        if self.here is not None and self.here in enforced:
+            return self.here
+        not_above = [found for found in enforced if line_of(found.version) <= line_of(version)]
+        return next(iter(not_above or enforced), None)
+
+    def lineage(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:
+        """Give the predecessor, then every version below its major line's end that was ever more than a draft."""
+        older = (
+            found
+            for found in self.versions
+            if found is not predecessor
+            and found.status is not Status.DRAFT
+            and line_of(found.version) <= line_of(predecessor.version)
+        )
+        return (predecessor, *older)

@@ -1,0 +1,78 @@
+"""The report for people: one line a finding, its evidence below it, the sum at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from contracts.compatibility.finding import FindingSeverity
+from gateway.checks.discovery import printable
+from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+
+_STYLES = {
+    FindingSeverity.BREAKING: "bold red",
+    FindingSeverity.WARNING: "yellow",
+    FindingSeverity.INFO: "cyan",
+}
+
+
+def report_lines(report: CheckReport) -> Iterator[Text]:
+    """Render a report, contracts without findings left out."""
+    for contract in report.contracts:
+        yield from contract_lines(contract, several=len(report.contracts) > 1)
+    yield _sum(report)
+
+
+def contract_lines(contract: ContractCheck, *, several: bool) -> Iterator[Text]:
+    """Render the findings of one contract; where there are several, with a line that closes it."""
+    for finding in contract.findings:
+        yield from _finding_lines(finding)
+    if contract.unaffected and contract.affected:
+        yield _detail("not affected", ", ".join(contract.unaffected))
+    if several and contract.findings and contract.suggested_version is not None and contract.base is not None:
+        yield Text.assemble(
+            "  ",
+            (contract.contract_id or contract.file, "bold"),
+            f" {contract.base.version} -> {contract.version} · suggested version ",
+            (contract.suggested_version, "bold"),
+        )
+
+
+def _finding_lines(finding: CheckFinding) -> Iterator[Text]:
+    sentence = Text(printable(finding.sentence))
+    sentence.highlight_regex(r"`[^`]*`", "cyan")
+    severity = (finding.severity.upper(), _STYLES[finding.severity])
+    yield Text.assemble(
+        (str(finding.spot), "bold"), "  ", severity, "  ", sentence, (f"  [{finding.code}]", "dim")
+    )
+    if (example := shown_example(finding)) is not None:
+        introduction, text = example
+        yield _detail(introduction, printable(text))
+    if finding.consumers:
+        reading = f"consumers reading {printable(finding.field)}" if finding.field else "consumers"
+        yield _detail(reading, ", ".join(finding.consumers))
+
+
+def _detail(name: str, value: str) -> Text:
+    return Text.assemble("    ", (f"{name}:  ", "dim"), value)
+
+
+def _sum(report: CheckReport) -> Text:
+    counts = report.counts
+    breaking = counts[FindingSeverity.BREAKING]
+    parts = [
+        Text(f"{breaking} breaking", "bold red" if breaking else ""),
+        Text(counted(counts[FindingSeverity.WARNING], "warning")),
+    ]
+    line = Text(", ").join(parts)
+    if len(report.contracts) == 1 and report.contracts[0].suggested_version is not None:
+        head = Text.assemble("suggested version ", (report.contracts[0].suggested_version, "bold"), " · ")
+    else:
+        head = Text(f"{counted(len(report.contracts), 'contract')} against {printable(report.against)} · ")
+    return Text.assemble(head, line, f" · exit {int(report.failed)}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Say how many: `1 warning`, `2 warnings`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,106 @@
+"""The report as SARIF, which code hosts and editors show at the lines.
+
+Source: Static Analysis Results Interchange Format 2.1.0 (OASIS), sections 3.14 (run), 3.27 (result), 3.49 (rule).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from contracts.compatibility.finding import FindingSeverity
+from gateway.checks.discovery import printable
+from gateway.checks.json_report import json_text
+from gateway.checks.places import from_root
+from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {
+    FindingSeverity.BREAKING: "error",
+    FindingSeverity.WARNING: "warning",
+    FindingSeverity.INFO: "note",
+}
+
+
+def check_sarif(report: CheckReport, root: Path | None) -> str:
+    """Write a report as a SARIF log of one run; paths count from `root`, the repository's top folder."""
+    found = [(contract, finding) for contract in report.contracts for finding in contract.findings]
+    codes = sorted({finding.code for _, finding in found})
+    run = {
+        "tool": {
+            "driver": {
+                "name": "Tidegate",
+                "version": version("tidegate"),
+                "rules": [{"id": code, "shortDescription": {"text": _title(code)}} for code in codes],
+            }
+        },
+        # Places count characters, not the halves of surrogate pairs, which are SARIF's default.
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": True, "exitCode": int(report.failed)}],
+        "results": [
+            _result(contract, finding, codes.index(finding.code), root) for contract, finding in found
+        ],
+    }
+    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json_text(log)
+
+
+def _result(contract: ContractCheck, finding: CheckFinding, rule: int, root: Path | None) -> dict[str, Any]:
+    file = from_root(finding.spot.file, root)
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rule,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": message(finding)},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(file), "uriBaseId": "%SRCROOT%"}
+                    if not Path(file).is_absolute()
+                    else {"uri": Path(file).as_uri()},
+                    "region": {"startLine": finding.spot.line, "startColumn": finding.spot.column},
+                }
+            }
+        ],
+        "partialFingerprints": {"tidegate/v1": _fingerprint(contract, finding)},
+        "properties": _properties(contract, finding),
+    }
+
+
+def message(finding: CheckFinding) -> str:
+    """Say all of a finding in a few lines: the sentence, the counterexample, who reads the field."""
+    lines = [printable(finding.sentence)]
+    if (example := shown_example(finding)) is not None:
+        lines.append(f"{example[0]}: {printable(example[1])}")
+    if finding.consumers:
+        lines.append(f"consumers: {', '.join(finding.consumers)}")
+    return "\n".join(lines)
+
+
+def _properties(contract: ContractCheck, finding: CheckFinding) -> dict[str, Any]:
+    properties = {
+        "contract": contract.contract_id,
+        "pointer": finding.pointer,
+        "field": finding.field,
+        "outcome": finding.outcome,
+        "direction": finding.direction,
+        "counterexample": finding.counterexample and finding.counterexample.text,
+        "consumers": finding.consumers,
+        "suggestedVersion": contract.suggested_version,
+    }
+    return {name: value for name, value in properties.items() if value}
+
+
+def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
+    """Identify a finding by what it is about, not by its line: it stays the same when lines move."""
+    about = (contract.contract_id or contract.file, finding.code, finding.pointer, finding.field)
+    return hashlib.sha256("\n".join(about).encode()).hexdigest()
+
+
+def _title(code: str) -> str:
+    """Read a code aloud: `schema.maximum-lowered` is "Schema: maximum lowered"."""
+    area, _, change = code.partition(".")
+    return f"{area.capitalize()}: {change.replace('-', ' ')}"
