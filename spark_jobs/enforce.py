@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import structlog
+from py4j.protocol import Py4JError
 
 from spark_jobs.reports import RegistryReporter
 from spark_jobs.session import build_session
@@ -43,7 +45,10 @@ def enforce_contracts(
             finally:
                 reporter.close()
     finally:
-        spark.stop()
+        with suppress(
+            Py4JError, OSError
+        ):  # a Java process that is gone needs no stop, and says so in its own words
+            spark.stop()
 
 
 def _configure_logging() -> None:

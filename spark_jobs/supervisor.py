@@ -28,7 +28,12 @@ log = structlog.get_logger()
 _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 """Failures that another attempt may not meet: the broker, the registry, the store, a lost worker."""
 
+_CAUSE = "Caused by: "
 _LONGEST_BACKOFF_SECONDS = 30.0
+
+
+class SparkGone(Unavailable):
+    """Spark's Java process has ended: no attempt in this process can succeed any more."""
 
 
 class StreamThread(InheritableThread):
@@ -56,6 +61,9 @@ class StreamThread(InheritableThread):
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
                 if self._stopping.is_set() and isinstance(error, _MAY_PASS):
                     break
+                if not isinstance(error, TidegateError) and self._is_spark_gone():
+                    self._end(SparkGone(_gone(self.contract_id)))
+                    return
                 failures = 1 if attempt.published else failures + 1
                 if not self._may_go_on(error, failures):
                     self._end(error)
@@ -72,6 +80,15 @@ class StreamThread(InheritableThread):
             and not isinstance(error, (RegistryGone, PythonException))
             and failures <= self._job.settings.restart_limit
         )
+
+    def _is_spark_gone(self) -> bool:
+        jvm = self._job.spark._jvm  # noqa: SLF001 - whether the process answers has no Python face
+        assert jvm is not None  # noqa: S101 - narrows for the type checker
+        try:
+            jvm.System.nanoTime()
+        except (Py4JError, OSError):
+            return True
+        return False
 
     def _wait(self, error: BaseException, failures: int) -> None:
         seconds = min(
@@ -176,6 +193,15 @@ def _weight(error: BaseException) -> int:
             return 5
 
 
+def _gone(contract_id: str) -> str:
+    return (
+        f"{contract_id}: Spark's Java process has ended; what it said stands above. Start the job again, and if it was "
+        "killed for want of memory, with another TIDEGATE_SPARK_DRIVER_MEMORY"
+    )
+
+
 def _brief(error: BaseException) -> str:
-    """Cut a message to its first line: the rest of a JVM's is its stack."""
-    return str(error).strip().partition("\n")[0][:500]
+    """Cut a message to one line: of a JVM's the innermost cause, for the rest is its stack."""
+    first, *rest = str(error).strip().splitlines() or [""]
+    causes = [line.removeprefix(_CAUSE) for line in rest if line.startswith(_CAUSE)]
+    return (causes[-1] if causes else first)[:500]

@@ -11,8 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway.embedded.broker import Broker
+from gateway.embedded.jars import Jars
 from spark_jobs.settings import JobSettings
-from tests.integration.enforce.line import Line
+from tests.integration.enforce.job import RunningJob
+from tests.integration.enforce.line import Line, environment
 from tests.integration.enforce.registry import Registry
 
 
@@ -73,3 +75,21 @@ def publish(registry: Registry) -> Callable[[dict[str, object]], None]:
         httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
 
     return post
+
+
+@pytest.fixture
+def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
+    """Give a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
+    jobs: list[RunningJob] = []
+
+    def run(registry_url: str, lines: list[Line], *options: str) -> RunningJob:
+        ids = [line.contract_id for line in lines]
+        jobs.append(RunningJob([*ids, *options], environment(lines[0], jars, registry_url)))
+        return jobs[-1]
+
+    yield run
+    for job in jobs:
+        job.process.kill()
+        job.exit_code()
+        assert job.process.stderr is not None
+        job.process.stderr.close()

@@ -1,0 +1,67 @@
+"""What the job says when Spark fails, and when it is gone."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import httpx
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from contracts.errors import Unavailable
+from spark_jobs.steps import ignore_steps
+from spark_jobs.stream import Job
+from spark_jobs.supervisor import run_streams
+from spark_jobs.topics import Topics
+from tests.integration.enforce.job import Publish, RunningJob
+from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.wire import send_batch
+
+
+def test_a_failure_of_spark_is_named_by_its_innermost_cause(
+    make_line: Callable[..., Line],
+    make_topic: Callable[..., str],
+    spark: SparkSession,
+    registry: Registry,
+    publish: Publish,
+) -> None:
+    """Here a record of the year 300000, which Spark's own reader cannot hold; no retry helps."""
+    line = make_line(restart_limit=0)
+    line.topic = make_topic("rows", message_timestamp_after_max_ms=str(2**63 - 1))
+    publish(line.document())
+    send_batch(
+        line.settings.bootstrap_servers,
+        line.topic,
+        [(Sent(row(0).value, timestamp_ms=9_300_000_000_000_000), ())],
+    )
+    job = Job(spark, line.settings, Topics(line.settings.bootstrap_servers), line.reports, ignore_steps)
+    with httpx.Client(base_url=registry.url) as client, pytest.raises(Unavailable) as gone:
+        run_streams(job, [line.contract_id], client)
+    assert str(gone.value) == (
+        f"{line.contract_id}: gave up after repeated failures: java.lang.ArithmeticException: long overflow"
+    )
+    assert line.rows() == []
+
+
+def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
+    line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
+) -> None:
+    """Killed for want of memory, perhaps: no attempt in this process can succeed any more."""
+    publish(line.document())
+    line.produce(row(0), row(1, 999))
+    job = start(registry.url, [line])
+    job.await_event("batch_published")
+    (jvm,) = (
+        child for child in psutil.Process(job.process.pid).children(recursive=True) if "java" in child.name()
+    )
+    jvm.send_signal(signal.SIGKILL)
+    assert job.exit_code() == 3, "".join(job.lines)
+    assert job.lines[-1].startswith(f"error: {line.contract_id}: Spark's Java process has ended")
+    assert not any(event["event"] == "stream_restarting" for event in job.events)
+    line.produce(row(2))
+    line.enforce()
+    assert line.reconcile().holds
+    assert (len(line.rows()), len(line.quarantined())) == (2, 1)
