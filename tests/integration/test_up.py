@@ -17,12 +17,14 @@ from typing import IO
 import httpx
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 
 from gateway.embedded import ports
 from gateway.embedded.jars import Jars
+from spark_jobs.outputs import read_committed
+from spark_jobs.topics import Topics
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples" / "admissions"
 DEADLINE_SECONDS = 240
@@ -236,16 +238,11 @@ def table_rows(state: Path) -> int:
         catalog.close()
 
 
-def quarantined(run: Up) -> int:
-    """Count the refused records."""
-    consumer = Consumer(
-        {"bootstrap.servers": run.bootstrap, "group.id": "test", "isolation.level": "read_committed"}
-    )
-    topic = "hospital.admissions.quarantine"
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found = consumer.consume(100, timeout=5)
-    consumer.close()
-    return len([message for message in found if message.error() is None])
+def committed(run: Up, output: str) -> list[bytes | None]:
+    """Read the committed records of an output topic."""
+    topic = f"hospital.admissions.{output}"
+    end = Topics(run.bootstrap).latest(topic)
+    return [message.value() for message in read_committed(run.bootstrap, topic, {}, end)]
 
 
 def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
@@ -253,7 +250,7 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     run.await_ready()
     produce(run, "same-day.pass.json", "age-is-known.fail.json")
     until(lambda: table_rows(run.state) == 1)
-    assert quarantined(run) == 1
+    assert len(committed(run, "quarantine")) == 1
     assert run.stop()[0] == 0
     assert run.living() == []
 
@@ -261,7 +258,7 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     run.await_ready()
     produce(run, "same-day.pass.json", "not-the-epoch.fail.json")
     until(lambda: table_rows(run.state) == 2)
-    assert quarantined(run) == 2
+    assert len(committed(run, "quarantine")) == 2
     run.process.kill()
 
     run = up("--fresh")
@@ -269,3 +266,24 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     assert "no active contract to enforce" in "\n".join(run.lines)
     assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics == {}
     assert not (run.state / "warehouse").exists()
+
+
+def test_records_reach_a_topic_when_asked_and_only_once_across_a_kill(up: StartUp) -> None:
+    good, bad = "same-day.pass.json", "age-is-known.fail.json"
+    run = up(str(EXAMPLES / "contract.yaml"), "--sink", "kafka")
+    run.await_ready()
+    produce(run, good, bad)
+    # One transaction: when one of them is there, both are.
+    until(lambda: len(committed(run, "accepted")) == 1)
+    assert committed(run, "quarantine") == [(EXAMPLES / bad).read_bytes()]
+    run.process.kill()
+
+    run = up("--sink", "kafka")
+    run.await_ready()
+    produce(run, good, bad, good)
+    until(lambda: len(committed(run, "accepted")) >= 3)
+    assert committed(run, "accepted") == [(EXAMPLES / good).read_bytes()] * 3
+    assert committed(run, "quarantine") == [(EXAMPLES / bad).read_bytes()] * 2
+    assert not (run.state / "warehouse" / "hospital").exists()
+    assert run.stop()[0] == 0
+    assert run.living() == []
