@@ -313,6 +313,10 @@ class Consumer(_Part):
     id: Identifier
     team: str | None = Field(default=None, description="Who answers for the consumer.")
     reads: tuple[Pointer, ...] = Field(default=(), description="Fields that the consumer reads.")
+    assumes: dict[str, Any] | bool | None = Field(
+        default=None,
+        description="A JSON Schema of what the consumer takes for granted of every record, such as an upper bound.",
+    )
 
 
 class DataContract(_Part):

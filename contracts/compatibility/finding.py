@@ -30,8 +30,9 @@ class Finding:
     `code` is stable (`schema.maximum-lowered`, `rule.tightened`, ...). `pointer` and `base_pointer` are JSON Pointers
     (RFC 6901) into the candidate's and the base's contract document, the nearest place that exists; the pointer is
     what a line and a column are found by. `field` is the JSON Pointer of the place in a record, "" when the finding is
-    about no field. `outcome` is REFUTED with a counterexample, UNDETERMINED when the proof did not get there, PROVEN
-    for a change that is known to be harmless. `direction` is None for what breaks neither. `consumers` are the ids of
+    about no field. `outcome` is REFUTED for what certainly breaks, with a counterexample where a record can show it
+    (a changed topic needs none); UNDETERMINED when the proof did not get there; PROVEN for a change that is known to
+    be harmless. `direction` is None for what breaks neither. `consumers` are the ids of
     the registered consumers that the finding touches, sorted.
     """
 
