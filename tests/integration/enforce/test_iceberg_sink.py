@@ -245,7 +245,7 @@ def test_what_a_fenced_instance_stages_is_not_published(line: Line, spark: Spark
 
     def stage_meanwhile(_stream: str, step: Step) -> None:
         if step is Step.STAGE and not staged:
-            staged.append(LedgerTable(spark, table_name(line.contract_id)).stage(None))
+            staged.append(LedgerTable(spark, table_name(line.contract_id)).stage([]))
 
     line.enforce(stage_meanwhile)
     assert len(line.rows()) == 2
@@ -259,9 +259,9 @@ def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession
         LedgerTable(spark, table_name(line.contract_id)),
         LedgerTable(spark, table_name(line.contract_id)),
     )
-    assert one.publish(one.stage(None), held, held.claim(1))
+    assert one.publish(one.stage([]), held, held.claim(1))
     with pytest.raises(Fenced):
-        other.publish(other.stage(None), held, held.claim(2))
+        other.publish(other.stage([]), held, held.claim(2))
     assert one.read() == held.claim(1)
 
 
@@ -270,7 +270,7 @@ def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
     line.enforce()
     stolen = line.ledger().model_copy(update={"topic_id": "another"})
     table = LedgerTable(line.spark, table_name(line.contract_id))
-    assert table.publish(table.stage(None), line.ledger(), stolen)
+    assert table.publish(table.stage([]), line.ledger(), stolen)
     with pytest.raises(StreamStopped, match="was deleted and made anew"):
         line.enforce()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from spark_jobs.stream import quarantine_topic
+from spark_jobs.topics import Topics
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
@@ -123,5 +126,19 @@ def test_settings_that_cannot_work_are_named(start: Callable[..., RunningJob], l
     job = start("http://127.0.0.1:9", [line], "--sink", "paper")
     assert job.exit_code() == 2
     assert "sink" in "".join(job.lines)
+
+
+def test_a_registry_that_never_answers_is_named_with_what_to_do(
+    start: Callable[..., RunningJob], line: Line
+) -> None:
+    """There is no last good contract to go on with, so nothing of the topic is looked at."""
+    line.produce(row(0))
     job = start("http://127.0.0.1:9", [line], "--registry-grace-seconds", "1")
     assert job.exit_code() == 3
+    assert job.await_event("registry_away")["serving"] is None
+    assert re.fullmatch(
+        r"error: the registry at http://127\.0\.0\.1:9/? has not answered for \d+ s \(.*Connection refused\); start it, or "
+        r"give the stream more time with --registry-grace-seconds\n",
+        job.lines[-1],
+    ), job.lines[-1]
+    assert Topics(line.settings.bootstrap_servers).identity(quarantine_topic(line.topic)) is None

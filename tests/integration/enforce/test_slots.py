@@ -4,9 +4,14 @@ of an instance that comes back from the dead.
 
 from __future__ import annotations
 
+import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -22,6 +27,7 @@ from spark_jobs.stream import accepted_topic, quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 
+CRASHING_WRITER = Path(__file__).with_name("crashing_writer.py")
 PARTITIONS = 4
 DEADLINE_SECONDS = 60
 
@@ -155,11 +161,17 @@ def copies(line: Line, sink: str) -> list[OutputRecord]:
     ]
 
 
+def require_nothing_of_the_dead(line: Line, sink: str) -> None:
+    assert line.reconcile().holds
+    assert [record.value for record in line.quarantined()] == [row(2, 999).value, row(1, 999).value]
+    if sink == "kafka":
+        assert [record.value for record in line.accepted()] == [row(0).value, row(4).value]
+
+
 @pytest.mark.parametrize("sink", ["iceberg", "kafka"])
 def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_can_commit_no_more(
     make_line: Callable[..., Line], sink: str
 ) -> None:
-    """To the broker it looks the same as one that was killed there, until it wakes up."""
     line = make_line(sink=sink)
     line.produce(row(0))
     line.enforce()
@@ -169,7 +181,29 @@ def test_an_instance_that_hangs_in_its_transaction_leaves_nothing_and_can_commit
         assert line.ledger().totals == BatchTotals(written=2, quarantined=2)
     with pytest.raises(Fenced):
         writing.result(DEADLINE_SECONDS)
-    assert line.reconcile().holds
-    assert [record.value for record in line.quarantined()] == [row(2, 999).value, row(1, 999).value]
-    if sink == "kafka":
-        assert [record.value for record in line.accepted()] == [row(0).value, row(4).value]
+    require_nothing_of_the_dead(line, sink)
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_an_instance_that_is_killed_in_its_transaction_leaves_nothing(
+    make_line: Callable[..., Line], sink: str
+) -> None:
+    line = make_line(sink=sink)
+    line.produce(row(0))
+    line.enforce()
+    line.produce(row(2, 999), row(4), row(1, 999))
+    orders = (
+        line.settings.bootstrap_servers,
+        f"tidegate/{line.ledger().name}/0",
+        copies(line, sink),
+    )
+    killed = subprocess.run(
+        [sys.executable, CRASHING_WRITER],
+        input=pickle.dumps(orders),
+        check=False,
+        capture_output=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    line.enforce()
+    require_nothing_of_the_dead(line, sink)

@@ -1,4 +1,4 @@
-"""What the job says when Spark fails, and when it is gone."""
+"""What ends a stream for good, and what it says then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Unavailable
+from contracts.errors import NotFoundError, Unavailable
 from spark_jobs.steps import ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import run_streams
@@ -19,6 +19,25 @@ from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.wire import send_batch
+
+
+def run(spark: SparkSession, line: Line, registry_url: str) -> None:
+    job = Job(spark, line.settings, Topics(line.settings.bootstrap_servers), line.reports, ignore_steps)
+    with httpx.Client(base_url=registry_url) as client:
+        run_streams(job, [line.contract_id], client)
+
+
+def test_a_contract_that_nobody_has_published_is_named_with_what_to_do(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry
+) -> None:
+    """A registry that answers is not away: no grace, no second attempt."""
+    line = make_line(registry_grace_seconds=3600)
+    with pytest.raises(NotFoundError) as missing:
+        run(spark, line, registry.url)
+    assert str(missing.value) == (
+        f"the registry at {registry.url} has no active version of contract {line.contract_id}; publish one: tidegate "
+        "publish FILE"
+    )
 
 
 def test_a_failure_of_spark_is_named_by_its_innermost_cause(
@@ -37,9 +56,8 @@ def test_a_failure_of_spark_is_named_by_its_innermost_cause(
         line.topic,
         [(Sent(row(0).value, timestamp_ms=9_300_000_000_000_000), ())],
     )
-    job = Job(spark, line.settings, Topics(line.settings.bootstrap_servers), line.reports, ignore_steps)
-    with httpx.Client(base_url=registry.url) as client, pytest.raises(Unavailable) as gone:
-        run_streams(job, [line.contract_id], client)
+    with pytest.raises(Unavailable) as gone:
+        run(spark, line, registry.url)
     assert str(gone.value) == (
         f"{line.contract_id}: gave up after repeated failures: java.lang.ArithmeticException: long overflow"
     )
@@ -59,7 +77,8 @@ def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
     )
     jvm.send_signal(signal.SIGKILL)
     assert job.exit_code() == 3, "".join(job.lines)
-    assert job.lines[-1].startswith(f"error: {line.contract_id}: Spark's Java process has ended")
+    # Python's own server for callbacks of the JVM writes to the same stream, on the same line.
+    assert f"error: {line.contract_id}: Spark's Java process has ended" in job.lines[-1]
     assert not any(event["event"] == "stream_restarting" for event in job.events)
     line.produce(row(2))
     line.enforce()

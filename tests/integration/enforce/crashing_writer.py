@@ -1,0 +1,35 @@
+"""A producer in a process of its own that kills itself (SIGKILL) when its records are with the broker and not committed.
+
+Reads from stdin, pickled: the bootstrap servers, the transactional.id, the records.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterator
+
+from spark_jobs.outputs import OutputRecord, TransactionalProducer
+from spark_jobs.topics import Topics
+
+
+def main() -> None:
+    bootstrap, transactional_id, records = pickle.load(sys.stdin.buffer)  # noqa: S301 - the test wrote it
+    producer = TransactionalProducer(bootstrap, transactional_id)
+    producer.fence()
+    producer.write(until_dead(bootstrap, records))
+
+
+def until_dead(bootstrap: str, records: list[OutputRecord]) -> Iterator[OutputRecord]:
+    topics = Topics(bootstrap)
+    before = {record.topic: topics.latest(record.topic) for record in records}
+    yield from records
+    while any(topics.latest(topic) == end for topic, end in before.items()):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
