@@ -16,6 +16,7 @@ from gateway.access.guard import AccessGuard
 from gateway.api import audit, contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
 from gateway.api.openapi import DocumentedApi
+from gateway.confluent.face import ConfluentFace
 from gateway.desk import routes
 from gateway.factory import Factory
 
@@ -46,6 +47,7 @@ def create_app(factory: Factory) -> FastAPI:
         dependencies=[Depends(permit)],
     )
     app.state.factory = factory
+    app.add_middleware(ConfluentFace, factory=factory)  # behind the guard
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)

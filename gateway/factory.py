@@ -9,12 +9,17 @@ from gateway.access.limits import RateLimit
 from gateway.access.principal import ANONYMOUS, Principal
 from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
+from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
 from gateway.services.keys import KeyCabinet
+from gateway.services.registration import SchemaRegistration
 from gateway.services.registry import Registry
 from gateway.services.streams import ReportBook, StreamReader
+from gateway.services.subject_deletion import SubjectDeletion
+from gateway.services.subject_reading import SubjectReader
+from gateway.services.subject_settings import SubjectSettings
 from gateway.settings import GatewaySettings
 from gateway.storage.access import StoredKey
 from gateway.storage.database import Database
@@ -64,6 +69,26 @@ class Factory:
     def health(self) -> HealthCheck:
         """Make the service that says whether this process can serve."""
         return HealthCheck(self.database, self._broker)
+
+    def subjects(self) -> SubjectReader:
+        """Make the service that reads subjects and schemas."""
+        return SubjectReader(self.database)
+
+    def registration(self) -> SchemaRegistration:
+        """Make the service that registers schemas under subjects."""
+        return SchemaRegistration(self.database, now)
+
+    def deletion(self) -> SubjectDeletion:
+        """Make the service that deletes subjects and versions."""
+        return SubjectDeletion(self.database, now)
+
+    def subject_settings(self) -> SubjectSettings:
+        """Make the service that changes compatibility settings and modes."""
+        return SubjectSettings(self.database, now)
+
+    def associations(self) -> Associations:
+        """Make the service that keeps which resources use which subjects."""
+        return Associations(self.database, now)
 
     def _find_key(self, key_id: str) -> StoredKey | None:
         return self.database.read(lambda stores: stores.keys.find(key_id))

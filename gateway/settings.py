@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, SecretStr
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from gateway.access.settings import AccessSettings
@@ -25,4 +27,8 @@ class GatewaySettings(AccessSettings):
     max_document_bytes: int = Field(default=1 << 20, ge=1, description="Largest contract document or report.")
     max_judge_bytes: int = Field(default=8 << 20, ge=1, description="Largest body of records to judge.")
     max_judge_records: int = Field(default=10_000, ge=1, description="Most records judged in one request.")
+    incompatible_error_code: Annotated[Literal[409, 40901], BeforeValidator(int)] = Field(
+        default=409,
+        description="error_code of an incompatible schema on the Confluent face; clients of 8.0.4 and later know 40901.",
+    )
     plan_cache_size: int = Field(default=64, ge=1, description="Compiled contract versions kept in memory.")

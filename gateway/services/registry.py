@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contracts.document import LoadedContract, dump_contract, parse_contract
@@ -14,6 +14,7 @@ from contracts.plan import compile_plan
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
 from gateway.services.semver import next_minor, precedence
+from gateway.services.subject_contracts import add_subject_version, next_number
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores, VersionFilter
 
@@ -125,7 +126,17 @@ def _keep(stores: Stores, candidate: ContractVersion, by: Principal) -> Publicat
             candidate.fingerprint,
         )
     )
-    return Publication(stores.contracts.add_version(candidate), is_new=True)
+    return Publication(_add(stores, candidate), is_new=True)
+
+
+def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:
+    """Keep a new version; unless it is a draft, it is a version of its subject too, under the same number."""
+    number = next_number(stores, subject_of(candidate.topic))
+    kept = stores.contracts.add_version(replace(candidate, number=number))
+    stores.lifecycle.record(kept.registry_id, kept.status, kept.published_at)
+    if kept.status != Status.DRAFT:
+        add_subject_version(stores, kept, kept.published_at)
+    return kept
 
 
 def _claim_topic(stores: Stores, candidate: ContractVersion) -> None:

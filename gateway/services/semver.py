@@ -23,6 +23,23 @@ def next_minor(version: str) -> str:
     return f"{major}.{int(minor) + 1}.0"
 
 
+def next_major(version: str) -> str:
+    """Give the version whose major number is one higher: 2.0.0 for 1.9.3."""
+    return f"{int(version.partition('.')[0]) + 1}.0.0"
+
+
+def next_patch(version: str) -> str:
+    """Give the next version that changes nothing for anybody: 1.9.4 for 1.9.3, and 1.9.3 for 1.9.3-rc.1."""
+    core, _, prerelease = version.partition("-")
+    major, minor, patch = core.split(".")
+    return core if prerelease else f"{major}.{minor}.{int(patch) + 1}"
+
+
+def major_of(version: str) -> int:
+    """Give the major number: versions that share it keep to one line of compatibility."""
+    return int(version.partition(".")[0])
+
+
 def _number(digits: str) -> bytes:
     """Encode a number of any size: its length first, so that 9 comes before 10."""
     return f"{len(digits):0{_DIGITS}}{digits}".encode()

@@ -13,6 +13,9 @@ from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.access import KeyStore, begins_with
 from gateway.storage.audit import AuditStore
+from gateway.storage.lifecycle import LifecycleStore
+from gateway.storage.subject_settings import AssociationStore, SettingStore
+from gateway.storage.subjects import SubjectStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -20,7 +23,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ContractVersion:
-    """One published version as it is kept. `document` is canonical JSON; `number` counts from 1 per contract."""
+    """One published version as it is kept. `document` is canonical JSON; `number` counts from 1 per contract.
+
+    `status` is what the version is now; the document says what it was when it was published. A deleted version is
+    read by its registry id only; a purged one not at all. `note` says what of it is not enforced, and why.
+    """
 
     registry_id: int
     contract_id: str
@@ -33,6 +40,9 @@ class ContractVersion:
     fingerprint: str
     document: bytes
     published_at: datetime
+    note: str | None = None
+    deleted_at: datetime | None = None
+    is_purged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,10 @@ class Stores:
         self.reports = ReportStore(session)
         self.audit = AuditStore(session)
         self.keys = KeyStore(session)
+        self.lifecycle = LifecycleStore(session)
+        self.subjects = SubjectStore(session)
+        self.settings = SettingStore(session)
+        self.associations = AssociationStore(session)
 
 
 class ContractStore:
@@ -116,17 +130,16 @@ class ContractStore:
             )
         )
 
+    def highest_number(self, contract_id: str) -> int:
+        """Give the highest number that a version of a contract has, 0 for none."""
+        query = select(func.max(VersionRow.number)).where(VersionRow.contract_id == contract_id)
+        return max(self._session.scalar(query) or 0, 0)
+
     def add_version(self, version: ContractVersion) -> ContractVersion:
-        """Keep a new version; its `registry_id` and `number` are given here."""
-        number = 1 + (
-            self._session.scalar(
-                select(func.max(VersionRow.number)).where(VersionRow.contract_id == version.contract_id)
-            )
-            or 0
-        )
+        """Keep a new version under the `number` that it has; its `registry_id` is given here."""
         row = VersionRow(
             contract_id=version.contract_id,
-            number=number,
+            number=version.number,
             version=version.version,
             precedence=version.precedence,
             status=version.status,
@@ -134,13 +147,15 @@ class ContractStore:
             fingerprint=version.fingerprint,
             document=version.document,
             published_at=version.published_at,
+            is_purged=False,
+            note=version.note,
         )
         self._session.add(row)
         self._session.flush()
-        return replace(version, registry_id=row.registry_id, number=number)
+        return replace(version, registry_id=row.registry_id)
 
     def version(self, contract_id: str, version: str) -> ContractVersion | None:
-        """Find one version by its name."""
+        """Find one version by its name, deleted or not."""
         return self._one(
             _versions().where(VersionRow.contract_id == contract_id, VersionRow.version == version)
         )
@@ -150,15 +165,22 @@ class ContractStore:
         return self._one(_versions().where(VersionRow.registry_id == registry_id))
 
     def highest(self, contract_id: str, statuses: Sequence[str] | None = None) -> ContractVersion | None:
-        """Find the version of highest precedence, among those of `statuses` (None: of any)."""
-        query = _versions().where(VersionRow.contract_id == contract_id)
+        """Find the version of highest precedence that is not deleted, among those of `statuses` (None: of any)."""
+        query = _versions().where(VersionRow.contract_id == contract_id, VersionRow.deleted_at.is_(None))
         if statuses is not None:
             query = query.where(VersionRow.status.in_(statuses))
         return self._one(query.order_by(VersionRow.precedence.desc()).limit(1))
 
-    def versions(self, contract_id: str) -> tuple[ContractVersion, ...]:
-        """List the versions of one contract, highest precedence first."""
-        query = _versions().where(VersionRow.contract_id == contract_id)
+    def highest_name(self, contract_id: str) -> str | None:
+        """Give the version of highest precedence that was ever published, deleted or not."""
+        query = select(VersionRow.version).where(VersionRow.contract_id == contract_id)
+        return self._session.scalar(query.order_by(VersionRow.precedence.desc()).limit(1))
+
+    def versions(self, contract_id: str, *, deleted: bool = False) -> tuple[ContractVersion, ...]:
+        """List the versions of one contract, highest precedence first; with `deleted` the soft-deleted ones too."""
+        query = _versions().where(VersionRow.contract_id == contract_id, VersionRow.is_purged.is_(False))
+        if not deleted:
+            query = query.where(VersionRow.deleted_at.is_(None))
         return self._all(query.order_by(VersionRow.precedence.desc()))
 
     def page(
@@ -179,7 +201,8 @@ class ContractStore:
             )
             .label("rank")
         )
-        ranked = select(VersionRow.registry_id, rank).subquery()
+        alive = VersionRow.deleted_at.is_(None)
+        ranked = select(VersionRow.registry_id, rank).where(alive).subquery()
         current = select(ranked.c.registry_id).where(ranked.c.rank == 1)
         matches = _versions().where(VersionRow.registry_id.in_(current), *_conditions(wanted))
         total = self._session.scalar(select(func.count()).select_from(matches.subquery())) or 0
@@ -353,6 +376,9 @@ def _contract_version(found: Row[VersionRow, str]) -> ContractVersion:
         fingerprint=row.fingerprint,
         document=row.document,
         published_at=row.published_at,
+        note=row.note,
+        deleted_at=row.deleted_at,
+        is_purged=row.is_purged,
     )
 
 

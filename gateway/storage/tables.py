@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Dialect, ForeignKey, Index, Integer, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
@@ -54,10 +64,12 @@ class ContractRow(Table):
 
 
 class VersionRow(Table):
-    """One published version; immutable.
+    """One published version. Its document never changes; its status does, and it may be deleted.
 
     `registry_id` is global, grows and is never given twice, not even after a deletion. `number` counts the
-    versions of a subject from 1. `precedence` orders semantic versions bytewise.
+    versions of a subject from 1. `precedence` orders semantic versions bytewise. A purged version has lost its
+    document and its number (it is negative then), and keeps its name, so that the name never means something else.
+    `note` says what of the version is not enforced, and why.
     """
 
     __tablename__ = "contract_versions"
@@ -78,6 +90,9 @@ class VersionRow(Table):
     fingerprint: Mapped[str] = mapped_column(Text)
     document: Mapped[bytes] = mapped_column(LargeBinary)
     published_at: Mapped[datetime] = mapped_column(Instant)
+    deleted_at: Mapped[datetime | None] = mapped_column(Instant)
+    is_purged: Mapped[bool] = mapped_column(Boolean)
+    note: Mapped[str | None] = mapped_column(Text)
 
 
 class StreamRow(Table):

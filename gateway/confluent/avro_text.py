@@ -1,0 +1,198 @@
+"""Avro schemas as text: the one spelling that the peer gives them, and references resolved into them.
+
+Source: Apache Avro 1.12 (Java), `Schema.toString`: the order of members, and when a namespace is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+_RESERVED = {
+    "record": ("type", "name", "namespace", "doc", "fields", "aliases"),
+    "error": ("type", "name", "namespace", "doc", "fields", "aliases"),
+    "enum": ("type", "name", "namespace", "doc", "symbols", "default", "aliases"),
+    "fixed": ("type", "name", "namespace", "doc", "size", "aliases"),
+    "array": ("type", "items"),
+    "map": ("type", "values"),
+}
+_NAMED = ("record", "error", "enum", "fixed")
+_FIELD = ("name", "type", "doc", "default", "order", "aliases")
+
+
+def avro_text(schema: Any, *, sort_properties: bool = False) -> str:
+    """Write a sound Avro schema as the peer does; with `sort_properties` further properties stand in order."""
+    return json.dumps(
+        _Writer(sort_properties=sort_properties).written(schema, ""),
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
+    )
+
+
+class _Writer:
+    def __init__(self, *, sort_properties: bool) -> None:
+        self._sort = sort_properties
+
+    def written(self, schema: Any, space: str) -> Any:
+        if isinstance(schema, list):
+            return [self.written(branch, space) for branch in schema]
+        if isinstance(schema, str):
+            return schema if schema in _PRIMITIVES else _short(full_name(schema, space), space)
+        kind = schema["type"]
+        if not isinstance(kind, str) or kind not in _RESERVED:
+            return self._annotated(schema, kind, space)
+        found: dict[str, Any] = {"type": kind}
+        if kind == "array":
+            found["items"] = self.written(schema["items"], space)
+        elif kind == "map":
+            found["values"] = self.written(schema["values"], space)
+        else:
+            self._add_named(found, schema, space)
+        found.update(self._properties(schema, _RESERVED[kind]))
+        if schema.get("aliases"):
+            inner = _space_of(schema, space)
+            found["aliases"] = [_short(full_name(alias, inner), inner) for alias in schema["aliases"]]
+        return found
+
+    def _annotated(self, schema: Mapping[str, Any], kind: Any, space: str) -> Any:
+        """Write a primitive with properties, or what stands under `type` alone."""
+        inner = self.written(kind, space)
+        properties = self._properties(schema, ("type",))
+        if not properties or isinstance(inner, list):
+            return inner
+        return {"type": inner, **properties} if isinstance(inner, str) else {**inner, **properties}
+
+    def _add_named(self, found: dict[str, Any], schema: Mapping[str, Any], space: str) -> None:
+        name = full_name(schema["name"], _space_of(schema, space))
+        inner, _, simple = name.rpartition(".")
+        found["name"] = simple
+        if inner != space:
+            found["namespace"] = inner
+        if schema.get("doc") is not None:
+            found["doc"] = schema["doc"]
+        match schema["type"]:
+            case "enum":
+                found["symbols"] = schema["symbols"]
+                if "default" in schema:
+                    found["default"] = schema["default"]
+            case "fixed":
+                found["size"] = schema["size"]
+            case _:
+                found["fields"] = [self._field(field, inner) for field in schema["fields"]]
+
+    def _field(self, field: Mapping[str, Any], space: str) -> dict[str, Any]:
+        found = {"name": field["name"], "type": self.written(field["type"], space)}
+        if field.get("doc") is not None:
+            found["doc"] = field["doc"]
+        if "default" in field:
+            found["default"] = field["default"]
+        if str(field.get("order", "ascending")).lower() != "ascending":
+            found["order"] = field["order"]
+        if field.get("aliases"):
+            found["aliases"] = field["aliases"]
+        found.update(self._properties(field, _FIELD))
+        return found
+
+    def _properties(self, part: Mapping[str, Any], reserved: tuple[str, ...]) -> dict[str, Any]:
+        names = [name for name in part if name not in reserved]
+        return {name: part[name] for name in (sorted(names) if self._sort else names)}
+
+
+def full_name(name: str, space: str) -> str:
+    """Give the full name of a type that is named in a namespace."""
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def named_types(schema: Any) -> dict[str, dict[str, Any]]:
+    """Give every named type that a schema defines, by full name, each with its namespace written out."""
+    return dict(_named(schema, ""))
+
+
+def with_types(schema: Any, types: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Write into a schema the definitions of the types that it names and does not define, each where it is first met."""
+    return _Resolver(types, frozenset(named_types(schema))).resolved(schema, "")
+
+
+class _Resolver:
+    """Writes definitions where names are first met; `own` are the types that the schema defines itself."""
+
+    def __init__(self, types: Mapping[str, Mapping[str, Any]], own: frozenset[str]) -> None:
+        self._types = types
+        self._own = own
+        self._met: set[str] = set()
+
+    def resolved(self, part: Any, space: str) -> Any:
+        if isinstance(part, list):
+            return [self.resolved(branch, space) for branch in part]
+        if isinstance(part, str):
+            return self._of_name(part, space)
+        if part.get("type") in _NAMED and "name" in part:
+            return self._definition(part, space)
+        found = dict(part)
+        for member in ("items", "values"):
+            if member in part:
+                found[member] = self.resolved(part[member], space)
+        kind = part.get("type")
+        if kind is not None and (not isinstance(kind, str) or kind not in _RESERVED):
+            found["type"] = self.resolved(kind, space)
+            if isinstance(found["type"], dict):  # a definition took the place of a name
+                return {**found, **found["type"]}
+        return found
+
+    def _of_name(self, name: str, space: str) -> Any:
+        if name in _PRIMITIVES:
+            return name
+        full = full_name(name, space)
+        if full in self._met or full in self._own:
+            return full
+        if full not in self._types:
+            return name
+        return self._definition(self._types[full], "")
+
+    def _definition(self, part: Mapping[str, Any], space: str) -> Any:
+        full = full_name(part["name"], _space_of(part, space))
+        if full in self._met:
+            return full
+        self._met.add(full)
+        inner, _, simple = full.rpartition(".")
+        found = {**part, "name": simple, "namespace": inner}
+        if "fields" in part:
+            found["fields"] = [
+                {**field, "type": self.resolved(field["type"], inner)} for field in part["fields"]
+            ]
+        return found
+
+
+def _named(schema: Any, space: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _named(branch, space)
+    elif isinstance(schema, dict):
+        kind = schema.get("type")
+        if isinstance(kind, str) and kind in _NAMED and "name" in schema:
+            name = full_name(schema["name"], _space_of(schema, space))
+            space = name.rpartition(".")[0]
+            yield name, {**schema, "name": name.rpartition(".")[2], "namespace": space}
+            for field in schema.get("fields", ()):
+                yield from _named(field["type"], space)
+        elif isinstance(kind, dict | list):
+            yield from _named(kind, space)
+        for member in ("items", "values"):
+            yield from _named(schema.get(member), space)
+
+
+def _space_of(schema: Mapping[str, Any], space: str) -> str:
+    name = str(schema["name"])
+    if "." in name:
+        return name.rpartition(".")[0]
+    found = schema.get("namespace")
+    return space if found is None else str(found)
+
+
+def _short(name: str, space: str) -> str:
+    """Write a full name as short as it stays clear in a namespace."""
+    inner, _, simple = name.rpartition(".")
+    return simple if inner == space and simple not in _PRIMITIVES else name

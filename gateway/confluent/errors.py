@@ -1,0 +1,173 @@
+"""Refusals in the words and numbers that clients of a schema registry know.
+
+Source: Confluent Schema Registry, `Errors.java`.
+"""
+
+from __future__ import annotations
+
+from contracts.errors import TidegateError
+
+LEVELS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
+MODES = "READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT"
+
+
+class Refused(TidegateError):  # noqa: N818 - a refusal, with its number
+    """A request that is answered with `status` and a body of `error_code` and `message`."""
+
+    def __init__(self, status: int, error_code: int, message: str) -> None:
+        super().__init__(status, error_code, message)
+        self.status = status
+        self.error_code = error_code
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class IncompatibleSchema(Refused):
+    """A schema that its subject's compatibility level does not let in; its code is a setting."""
+
+    def __init__(self, subject: str, details: tuple[str, ...]) -> None:
+        message = (
+            f'Schema being registered is incompatible with an earlier schema for subject "{subject}", '
+            f"details: [{', '.join(details)}]"
+        )
+        super().__init__(409, 409, message)
+
+
+def subject_not_found(subject: str) -> Refused:
+    """Say that nothing is registered under a name."""
+    return Refused(404, 40401, f"Subject '{subject}' not found.")
+
+
+def version_not_found(version: int | str) -> Refused:
+    """Say that a subject has no such version."""
+    return Refused(404, 40402, f"Version {version} not found.")
+
+
+def schema_not_found(what: int | str = "") -> Refused:
+    """Say that no schema has this id or GUID, or that a subject has no such schema."""
+    return Refused(404, 40403, f"Schema {what} not found" if what else "Schema not found")
+
+
+def subject_soft_deleted(subject: str) -> Refused:
+    """Say that a subject is soft-deleted already."""
+    return Refused(
+        404, 40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+    )
+
+
+def subject_not_soft_deleted(subject: str) -> Refused:
+    """Say that a subject has to be soft-deleted first."""
+    return Refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
+
+
+def version_soft_deleted(subject: str, version: int) -> Refused:
+    """Say that a version is soft-deleted already."""
+    return Refused(
+        404,
+        40406,
+        f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently",
+    )
+
+
+def version_not_soft_deleted(subject: str, version: int) -> Refused:
+    """Say that a version has to be soft-deleted first."""
+    return Refused(
+        404,
+        40407,
+        f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted",
+    )
+
+
+def no_subject_level(subject: str) -> Refused:
+    """Say that a scope has no settings of its own."""
+    return Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+
+
+def no_subject_mode(subject: str) -> Refused:
+    """Say that a scope has no mode of its own."""
+    return Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+
+
+def no_association(what: str) -> Refused:
+    """Say that a resource has no association."""
+    return Refused(404, 40410, f"No association found for {what}")
+
+
+def invalid_schema(reason: str) -> Refused:
+    """Say what is wrong with a schema."""
+    return Refused(422, 42201, f"Invalid schema: {reason}")
+
+
+def no_such_reference(name: str, subject: str, version: int) -> Refused:
+    """Say that a reference leads nowhere."""
+    return invalid_schema(
+        f"the reference '{name}' leads to version {version} of the subject '{subject}', which does not exist; "
+        "register it first"
+    )
+
+
+def invalid_version(version: str) -> Refused:
+    """Say that a text is no version."""
+    return Refused(
+        422,
+        42202,
+        f"The specified version '{version}' is not a valid version id. Allowed values are between [1, 2^31-1] "
+        'and the string "latest"',
+    )
+
+
+def invalid_level() -> Refused:
+    """Say that a text is no compatibility level."""
+    return Refused(422, 42203, f"Invalid compatibility level. Valid values are {LEVELS}")
+
+
+def invalid_mode() -> Refused:
+    """Say that a text is no mode."""
+    return Refused(422, 42204, f"Invalid mode. Valid values are {MODES}")
+
+
+def not_permitted(message: str) -> Refused:
+    """Say what the mode of a subject does not permit."""
+    return Refused(422, 42205, message)
+
+
+def referenced(subject: str, version: int, by: tuple[int, ...]) -> Refused:
+    """Say that a version is referred to, and by which schemas."""
+    ids = ", ".join(str(one) for one in by)
+    return Refused(
+        422,
+        42206,
+        f"One or more references exist to the schema {{subject={subject},version={version}}}, by the schema ids {ids}",
+    )
+
+
+def id_mismatch(schema_id: int) -> Refused:
+    """Say that an id is another schema's."""
+    return Refused(422, 42207, f"Overwrite new schema with id {schema_id} is not permitted.")
+
+
+def invalid_subject(subject: str, reason: str) -> Refused:
+    """Say why a name is no name of a subject."""
+    return Refused(422, 42208, f"The specified subject '{subject}' is not a valid subject: {reason}")
+
+
+def too_large(message: str) -> Refused:
+    """Say that a schema is too large."""
+    return Refused(422, 42209, message)
+
+
+def invalid_rule_set(reason: str) -> Refused:
+    """Say what is wrong with a rule set."""
+    return Refused(422, 42210, f"Invalid rule set: {reason}")
+
+
+def context_not_empty(context: str) -> Refused:
+    """Say that a context holds subjects."""
+    return Refused(422, 42211, f"The specified context '{context}' is not empty")
+
+
+def invalid_association(reason: str) -> Refused:
+    """Say what is wrong with an association."""
+    return Refused(422, 42212, f"Invalid association: {reason}")

@@ -1,0 +1,63 @@
+"""Schemas and versions as clients are shown them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.confluent.calls import Call
+from gateway.confluent.entities import Metadata
+from gateway.confluent.errors import Refused
+from gateway.confluent.tags import with_inline_tags
+from gateway.services.schema_content import metadata_of, references_of, rule_set_of
+from gateway.services.subject_reading import SubjectReader
+from gateway.storage.subjects import StoredSchema, SubjectVersion
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
+
+
+def milliseconds(instant: datetime) -> int:
+    """Give an instant as milliseconds since 1970."""
+    return int((instant - _EPOCH).total_seconds() * 1000)
+
+
+def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict[str, Any]:
+    """Show a schema with what belongs to it: the answer for an id or a GUID."""
+    metadata, text = metadata_of(schema), _text(schema, call, reader)
+    if metadata is not None and metadata.tags and call.is_python_client:
+        # That client fails on tags in metadata, and reads them in the schema.
+        text = with_inline_tags(schema.schema_type, text, metadata.tags)
+        metadata = Metadata(properties=metadata.properties, sensitive=metadata.sensitive)
+    rule_set = rule_set_of(schema)
+    shown: dict[str, Any] = {"schemaType": schema.schema_type, "schema": text, "guid": schema.guid}
+    references = references_of(schema)
+    if references:
+        shown["references"] = [one.model_dump() for one in references]
+    if metadata is not None:
+        shown["metadata"] = metadata.shown()
+    if rule_set is not None:
+        shown["ruleSet"] = rule_set.shown()
+    shown["ts"] = milliseconds(schema.created_at)
+    return shown
+
+
+def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> dict[str, Any]:
+    """Show a version of a subject."""
+    return {
+        "subject": version.subject,
+        "version": version.number,
+        "id": version.schema.id,
+        **show_schema(version.schema, call, reader),
+        "ts": milliseconds(version.created_at),
+        "deleted": version.deleted_at is not None,
+    }
+
+
+def _text(schema: StoredSchema, call: Call, reader: SubjectReader) -> str:
+    wanted = call.text("format")
+    if wanted not in FORMATS:
+        raise Refused(422, 422, f"no format of a schema is named {wanted}; there are default and resolved")
+    if wanted == "resolved" and references_of(schema):
+        return reader.resolved_text(schema)
+    return schema.text

@@ -1,0 +1,99 @@
+"""Tags of fields, inside a schema: `confluent:tags` on the field that they are of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gateway.confluent.avro_text import full_name
+from gateway.confluent.entities import AVRO, EntityTags
+from gateway.confluent.errors import invalid_schema
+from gateway.confluent.parsing import ParsedSchema
+
+TAGS = "confluent:tags"
+
+
+def with_changed_tags(schema: ParsedSchema, add: Sequence[EntityTags], remove: Sequence[EntityTags]) -> str:
+    """Write a schema with tags added to its places and removed from them. Raises Refused (42201)."""
+    definition = json.loads(schema.text)
+    places = {path: node for paths, node in _places(schema.schema_type, definition) for path in paths}
+    for changes, is_added in ((add, True), (remove, False)):
+        for change in changes:
+            node = places.get(_plain(change.place.path))
+            if node is None:
+                raise invalid_schema(f"it has no place {change.place.path} to tag")
+            held = [tag for tag in node.get(TAGS, ()) if tag not in change.tags]
+            _put(node, [*held, *change.tags] if is_added else held)
+    return json.dumps(definition, ensure_ascii=False)
+
+
+def with_inline_tags(schema_type: str, text: str, tags: Mapping[str, Iterable[str]]) -> str:
+    """Write a schema's text with the tags of its metadata on the fields that their paths match.
+
+    A path is a full name in which `*` stands for a part and `**` for any number of them.
+    """
+    definition = json.loads(text)
+    patterns = [(_pattern(path), tuple(found)) for path, found in tags.items()]
+    for paths, node in _places(schema_type, definition):
+        for pattern, found in patterns:
+            if any(pattern.fullmatch(path) for path in paths):
+                held = node.get(TAGS, [])
+                _put(node, [*held, *(tag for tag in found if tag not in held)])
+    return json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
+
+
+def _put(node: dict[str, Any], tags: list[str]) -> None:
+    if tags:
+        node[TAGS] = tags
+    else:
+        node.pop(TAGS, None)
+
+
+def _plain(path: str) -> str:
+    return path.lstrip(".")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*|\*)", _plain(path))
+    words = {"**": ".*", "*": "[^.]*"}
+    return re.compile("".join(words.get(part, re.escape(part)) for part in parts))
+
+
+def _places(schema_type: str, definition: Any) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Give the places that can be tagged: the names by which each is known, and its node."""
+    return _avro_places(definition, "") if schema_type == AVRO else _json_places(definition, ())
+
+
+def _avro_places(schema: Any, space: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _avro_places(branch, space)
+    elif isinstance(schema, dict):
+        if "name" in schema:
+            name = full_name(schema["name"], str(schema.get("namespace", space)))
+            space = name.rpartition(".")[0]
+            yield (name,), schema
+            for field in schema.get("fields", ()):
+                yield (f"{name}.{field['name']}",), field
+                yield from _avro_places(field["type"], space)
+        elif not isinstance(schema.get("type"), str):
+            yield from _avro_places(schema.get("type"), space)
+        for member in ("items", "values"):
+            yield from _avro_places(schema.get(member), space)
+
+
+def _json_places(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    if not isinstance(schema, dict):
+        return
+    dotted = ".".join(path)
+    yield (".".join(("$", *path)), ".".join(("object", *path)), dotted), schema
+    for name, member in schema.get("properties", {}).items():
+        yield from _json_places(member, (*path, name))
+    for name in ("allOf", "anyOf", "oneOf"):
+        for branch in schema.get(name, ()):
+            yield from (place for place in _json_places(branch, path) if place[1] is not branch)
+    yield from (
+        place for place in _json_places(schema.get("items"), path) if place[1] is not schema.get("items")
+    )

@@ -1,0 +1,185 @@
+"""Associations: which subject a resource, such as a topic, uses for its keys and its values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.audit.chain import Change, content_hash
+from gateway.confluent.entities import AssociationInfo, AssociationRequest
+from gateway.confluent.errors import Refused, invalid_association, no_association, subject_not_found
+from gateway.confluent.names import subject_to_register
+from gateway.services.registration import SchemaRegistration
+from gateway.services.subject_deletion import SubjectDeletion
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.storage.subject_settings import StoredAssociation
+from gateway.storage.subjects import Deleted
+
+STRONG, WEAK = LIFECYCLES = ("STRONG", "WEAK")
+ANY_NAMESPACE = "-"
+_TAKEN = 40902
+_FROZEN = 40903
+
+
+@dataclass(frozen=True, slots=True)
+class AssociationFilter:
+    """Which associations are meant; None and () let every one through."""
+
+    name: str | None = None
+    namespace: str | None = None
+    resource_id: str | None = None
+    subject: str | None = None
+    resource_type: str | None = None
+    types: tuple[str, ...] = ()
+    lifecycle: str | None = None
+
+    def lets_through(self, found: StoredAssociation) -> bool:
+        """Whether an association is of the type and life cycle that are meant."""
+        return (
+            (self.resource_type is None or self.resource_type == found.resource_type)
+            and (not self.types or found.association_type in self.types)
+            and (self.lifecycle is None or self.lifecycle.upper() == found.lifecycle)
+        )
+
+
+class Associations:
+    """Keeps and finds associations."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def find(self, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
+        """List associations, oldest first."""
+        return self._database.read(lambda stores: _find(stores, wanted))
+
+    def subject_of(self, request: AssociationRequest, info: AssociationInfo) -> str:
+        """Give the subject that is associated: the one that is named, or one named after the resource."""
+        if info.association_type not in {"key", "value"}:
+            raise invalid_association(f"associationType is key or value, not {info.association_type}")
+        return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")
+
+    def put(self, request: AssociationRequest, *, replaces: bool, who: str) -> tuple[StoredAssociation, ...]:
+        """Associate subjects with a resource; a schema that comes with one is registered first.
+
+        Raises Refused: 40401 for a subject that does not exist, 40902 for another one than the resource has, 40903
+        for a change of one that is frozen, 42212, and what a registration may raise.
+        """
+        if not request.associations:
+            raise invalid_association("there is none in the request")
+        wanted = tuple((info, self._stored(request, info)) for info in request.associations)
+        registration = SchemaRegistration(self._database, self._now)
+        for info, association in wanted:
+            if info.schema_ is not None:
+                registration.register(association.subject, info.schema_, normalize=info.normalize, who=who)
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[StoredAssociation, ...]:
+            return tuple(
+                _put(
+                    stores,
+                    association,
+                    Change(at, who, "association.made", association.subject),
+                    replaces=replaces,
+                )
+                for _, association in wanted
+            )
+
+        return self._database.write(work)
+
+    def delete(self, wanted: AssociationFilter, *, cascade: bool, who: str) -> None:
+        """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
+
+        Raises Refused (40410) when there is none.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[StoredAssociation, ...]:
+            found = _find(stores, wanted)
+            if not found:
+                raise no_association(wanted.resource_id or "")
+            for one in found:
+                stores.associations.remove(one)
+                stores.audit.append(Change(at, who, "association.removed", one.subject, _hash(one)))
+            return found
+
+        deletion = SubjectDeletion(self._database, self._now)
+        for one in self._database.write(work):
+            if cascade and one.lifecycle == STRONG and self._is_alive(one.subject):
+                deletion.delete_subject(one.subject, permanent=False, who=who)
+
+    def _is_alive(self, subject: str) -> bool:
+        return bool(self._database.read(lambda stores: stores.subjects.alive(subject)[1]))
+
+    def _stored(self, request: AssociationRequest, info: AssociationInfo) -> StoredAssociation:
+        lifecycle = (info.lifecycle or (STRONG if info.schema_ is not None else WEAK)).upper()
+        if lifecycle not in LIFECYCLES:
+            raise invalid_association(f"lifecycle is STRONG or WEAK, not {info.lifecycle}")
+        texts = (
+            request.resource_id,
+            request.resource_name,
+            request.resource_namespace,
+            request.resource_type,
+        )
+        if any("\0" in text for text in texts):
+            raise invalid_association("a resource's name holds no NUL")
+        return StoredAssociation(
+            resource_id=request.resource_id,
+            resource_type=request.resource_type,
+            association_type=info.association_type,
+            resource_name=request.resource_name,
+            resource_namespace=request.resource_namespace,
+            subject=self.subject_of(request, info),
+            guid=str(uuid.uuid4()),
+            lifecycle=lifecycle,
+            frozen=bool(info.frozen),
+        )
+
+
+def _put(
+    stores: Stores, association: StoredAssociation, change: Change, *, replaces: bool
+) -> StoredAssociation:
+    if not stores.subjects.numbers(association.subject, Deleted.LEFT_OUT):
+        raise subject_not_found(association.subject)
+    held = next(
+        (
+            one
+            for one in stores.associations.find(resource_id=association.resource_id)
+            if one.resource_type == association.resource_type
+            and one.association_type == association.association_type
+        ),
+        None,
+    )
+    if held is not None:
+        if _content(held) == _content(association):
+            return held
+        what = f"the {held.association_type} of the resource {held.resource_id}"
+        if held.frozen:
+            raise Refused(409, _FROZEN, f"The association of {what} with '{held.subject}' is frozen")
+        if not replaces:
+            raise Refused(409, _TAKEN, f"An association of {what} exists already, with '{held.subject}'")
+    stores.associations.put(association)
+    before = None if held is None else _hash(held)
+    stores.audit.append(
+        Change(change.at, change.who, change.action, change.subject, before, _hash(association))
+    )
+    return association
+
+
+def _find(stores: Stores, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
+    namespace = None if wanted.namespace == ANY_NAMESPACE else wanted.namespace
+    found = stores.associations.find(
+        name=wanted.name, namespace=namespace, resource_id=wanted.resource_id, subject=wanted.subject
+    )
+    return tuple(one for one in found if wanted.lets_through(one))
+
+
+def _content(found: StoredAssociation) -> tuple[object, ...]:
+    return tuple(getattr(found, name) for name in StoredAssociation.__slots__ if name != "guid")
+
+
+def _hash(found: StoredAssociation) -> str:
+    return content_hash({name: getattr(found, name) for name in StoredAssociation.__slots__})

@@ -1,0 +1,345 @@
+"""Registering schemas under subjects, looking them up, and asking whether they would be compatible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from gateway.audit.chain import Change
+from gateway.confluent.entities import Config, Metadata, RuleSet, SchemaRequest
+from gateway.confluent.errors import (
+    IncompatibleSchema,
+    id_mismatch,
+    invalid_schema,
+    not_permitted,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
+from gateway.confluent.names import context_of, subject_to_register
+from gateway.confluent.parsing import check_type
+from gateway.confluent.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
+from gateway.confluent.tags import with_changed_tags
+from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
+from gateway.services.schema_content import (
+    SchemaContent,
+    inherited_metadata,
+    metadata_of,
+    parse,
+    parsed,
+    references_of,
+    resolve_references,
+    rule_set_of,
+)
+from gateway.services.semver import major_of
+from gateway.services.subject_contracts import add_contract_version, next_number
+from gateway.services.subject_scope import IMPORT, check_writable, config_in_scope
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+
+CONFLUENT_VERSION = "confluent:version"
+LATEST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The answer to a registration: the version, and whether it is new."""
+
+    version: SubjectVersion
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The answer of a comparison, and what it rests on: it holds as long as that is the same."""
+
+    basis: tuple[object, ...]
+    answer: CompatibilityAnswer
+
+
+class SchemaRegistration:
+    """Registers and finds schemas by what they say."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def register(self, name: str, request: SchemaRequest, *, normalize: bool, who: str) -> Registration:
+        """Register a schema; what is registered already is found again.
+
+        The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
+        nobody waiting, and made again in it when somebody else registered meanwhile. Raises Refused.
+        """
+        subject = subject_to_register(name)
+        check_type(request.schema_type)
+        check_rule_set(request.rule_set)
+        wanted = _Wanted(subject, request, normalize, who)
+        found, compared = self._database.read(lambda stores: _prepare(stores, wanted))
+        if found is not None:
+            return Registration(found, is_new=False)
+        at = self._now()
+        return self._database.write(lambda stores: _register(stores, wanted, compared, at))
+
+    def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
+        """Find the version of a subject that has a schema. Raises Refused (40401, 40403)."""
+        subject = subject_to_register(name)
+
+        def work(stores: Stores) -> SubjectVersion:
+            shown = Deleted.SHOWN if deleted else Deleted.LEFT_OUT
+            if not stores.subjects.numbers(subject, shown):
+                raise subject_not_found(subject)
+            config = config_in_scope(stores, subject)
+            wanted = _Wanted(subject, request, normalize, "")
+            content = _content(stores, wanted, config, None)
+            found = _found(stores, content, wanted, shown, normalize=normalize or bool(config.normalize))
+            if found is None:
+                raise schema_not_found()
+            return found
+
+        return self._database.read(work)
+
+    def compatibility(
+        self, name: str, request: SchemaRequest, version: int | None, *, normalize: bool
+    ) -> CompatibilityAnswer:
+        """Compare a schema with one version (-1: the latest), or with None with all as the level says. Raises Refused."""
+        subject = subject_to_register(name)
+
+        def work(stores: Stores) -> CompatibilityAnswer:
+            config = config_in_scope(stores, subject)
+            content = _content(stores, _Wanted(subject, request, normalize, ""), config, None)
+            if version is None:
+                history = _history(stores, subject, request.metadata, config)
+                return check_compatibility(content.parsed, config, history)
+            one = stores.subjects.latest(subject) if version == LATEST else _live(stores, subject, version)
+            if one is None and version != LATEST:
+                raise version_not_found(version)
+            earlier = () if one is None else (Earlier(f"version {one.number}", parsed(stores, one.schema)),)
+            return check_compatibility(content.parsed, config, earlier)
+
+        return self._database.read(work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A registration that somebody asks for."""
+
+    subject: str
+    request: SchemaRequest
+    normalize: bool
+    who: str
+
+
+def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _Compared | None]:
+    """Find the version if there is one already, or compare the schema with those before it."""
+    subject, request = wanted.subject, wanted.request
+    mode = check_writable(stores, subject)
+    if mode == IMPORT or request.id >= 0:
+        return None, None
+    config = config_in_scope(stores, subject)
+    previous = stores.subjects.latest(subject)
+    content = _content(stores, wanted, config, previous)
+    whole = _completed(content, request, config, previous, next_number(stores, subject))
+    found = _already(stores, wanted, content, whole, config)
+    return (found, None) if found is not None else (None, _compare(stores, subject, whole, config))
+
+
+def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: datetime) -> Registration:
+    subject, request = wanted.subject, wanted.request
+    is_import = check_writable(stores, subject) == IMPORT
+    _check_id(subject, request, is_import=is_import)
+    config = config_in_scope(stores, subject)
+    previous = stores.subjects.latest(subject)
+    content = _content(stores, wanted, config, previous)
+    number = next_number(stores, subject)
+    if is_import:
+        whole = replace(content, metadata=request.metadata, rule_set=request.rule_set)
+    else:
+        whole = _completed(content, request, config, previous, number)
+    check_rule_set(whole.rule_set)
+    found = _already(stores, wanted, content, whole, config)
+    if found is not None:
+        return Registration(found, is_new=False)
+    action = "subject.version-imported" if is_import else "subject.version-registered"
+    if not is_import:
+        if compared is None or compared.basis != _basis(stores, subject, whole, config):
+            compared = _compare(stores, subject, whole, config)
+        if not compared.answer.is_compatible:
+            raise IncompatibleSchema(subject, compared.answer.messages)
+        if compared.answer.warnings:
+            action = "subject.version-registered-leniently"
+    number = _number(stores, subject, request, number, is_import=is_import)
+    schema = _schema(stores, subject, request, whole, at)
+    contract = add_contract_version(stores, subject, whole, number, at)
+    registry_id = contract.registry_id if contract else None
+    version = stores.subjects.add_version(subject, number, schema, registry_id, at)
+    before = previous.schema.guid if previous else None
+    stores.audit.append(Change(at, wanted.who, action, subject, before, schema.guid))
+    return Registration(version, is_new=True)
+
+
+def _check_id(subject: str, request: SchemaRequest, *, is_import: bool) -> None:
+    if is_import and request.id < 0:
+        raise not_permitted(f"Subject {subject} is in import mode; give the schema its id")
+    if not is_import and request.id >= 0:
+        raise not_permitted(f"Subject {subject} is not in import mode; leave the id out")
+    if request.id == 0:
+        raise not_permitted("An id is at least 1")
+
+
+def _number(stores: Stores, subject: str, request: SchemaRequest, following: int, *, is_import: bool) -> int:
+    if request.version < 1 or request.version == following:
+        return following
+    if not is_import:
+        raise invalid_schema(f"Version is not one more than previous version: it would be {following}")
+    if stores.subjects.version(subject, request.version) is not None:
+        raise not_permitted(f"Version {request.version} of the subject {subject} exists already")
+    return request.version
+
+
+def _schema(
+    stores: Stores, subject: str, request: SchemaRequest, whole: SchemaContent, at: datetime
+) -> StoredSchema:
+    """Find the schema in the subject's context, or keep it there. Raises Refused (42207)."""
+    context = context_of(subject)
+    found = stores.subjects.schema_by_guid(context, whole.guid)
+    wanted = request.id if request.id > 0 else None
+    if found is not None:
+        if wanted not in {None, found.id}:
+            raise id_mismatch(request.id)
+        return found
+    if wanted is not None:
+        taken = stores.subjects.schema_by_id(context, wanted)
+        spent = stores.subjects.spent_guid(context, wanted)
+        if taken is not None or spent not in {None, whole.guid}:
+            raise id_mismatch(wanted)
+    return stores.subjects.add_schema(whole.to_keep(context), wanted, at)
+
+
+def _content(
+    stores: Stores, wanted: _Wanted, config: Config, previous: SubjectVersion | None
+) -> SchemaContent:
+    """Parse what is asked for, as it stands in the request. Without a text it is that of the previous version."""
+    request = wanted.request
+    if request.schema_text.strip():
+        references = resolve_references(stores, wanted.subject, request.references)
+        found = parse(stores, request.schema_type, request.schema_text, references)
+    else:
+        if previous is None:
+            raise invalid_schema("Empty schema")
+        references = references_of(previous.schema)
+        found = parsed(stores, previous.schema)
+    if request.tags_to_add or request.tags_to_remove:
+        text = with_changed_tags(found, request.tags_to_add, request.tags_to_remove)
+        found = parse(stores, found.schema_type, text, references)
+    content = SchemaContent(found, references)
+    return content.normalized() if wanted.normalize or config.normalize else content
+
+
+def _completed(
+    content: SchemaContent,
+    request: SchemaRequest,
+    config: Config,
+    previous: SubjectVersion | None,
+    number: int,
+) -> SchemaContent:
+    """Give a schema its metadata and rules: defaults, then its own or else inherited ones, then overrides."""
+    metadata: Metadata | None = request.metadata
+    rule_set: RuleSet | None = request.rule_set
+    if previous is not None:
+        metadata = inherited_metadata(previous.schema) if metadata is None else metadata
+        rule_set = rule_set_of(previous.schema) if rule_set is None else rule_set
+    metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
+    rule_set = merge_rule_sets(merge_rule_sets(config.default_rule_set, rule_set), config.override_rule_set)
+    if request.version != 0 or (metadata is not None and CONFLUENT_VERSION in metadata.properties):
+        metadata = (metadata or Metadata()).with_property(CONFLUENT_VERSION, str(number))
+    return replace(content, metadata=metadata, rule_set=rule_set)
+
+
+def _already(
+    stores: Stores, wanted: _Wanted, content: SchemaContent, whole: SchemaContent, config: Config
+) -> SubjectVersion | None:
+    """Find the version that a registration would repeat."""
+    subject, request = wanted.subject, wanted.request
+    if request.id >= 0:
+        found = stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
+        is_same = found is not None and found.schema.id == request.id
+        return found if is_same and request.version in {0, found.number if found else 0} else None
+    if request.version > 0:
+        return _same_version(stores, subject, whole, request.version)
+    extras = (
+        config.default_metadata,
+        config.override_metadata,
+        config.default_rule_set,
+        config.override_rule_set,
+    )
+    says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
+    if request.version == 0 and says_nothing:
+        normalize = wanted.normalize or bool(config.normalize)
+        return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)
+    return stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
+
+
+def _same_version(stores: Stores, subject: str, whole: SchemaContent, number: int) -> SubjectVersion | None:
+    found = _live(stores, subject, number)
+    if found is None:
+        return None
+    versioned = (whole.metadata or Metadata()).with_property(CONFLUENT_VERSION, str(number))
+    return found if replace(whole, metadata=versioned).guid == found.schema.guid else None
+
+
+def _found(
+    stores: Stores, content: SchemaContent, wanted: _Wanted, deleted: Deleted, *, normalize: bool
+) -> SubjectVersion | None:
+    """Find a schema by all that the request says of it; what it leaves out may be anything."""
+    subject, request = wanted.subject, wanted.request
+    if request.metadata is None and request.rule_set is None:
+        found = stores.subjects.find(subject, deleted=deleted, text=content.text_hash)
+        if found is None and normalize:
+            found = stores.subjects.find(subject, deleted=deleted, normal=content.normal_hash)
+        return found
+    for version in stores.subjects.with_text(subject, content.text_hash, deleted):
+        if version.schema.guid == _guid_with(content, request, version):
+            return version
+    return None
+
+
+def _guid_with(content: SchemaContent, request: SchemaRequest, version: SubjectVersion) -> str:
+    metadata = metadata_of(version.schema) if request.metadata is None else request.metadata
+    rule_set = rule_set_of(version.schema) if request.rule_set is None else request.rule_set
+    return replace(content, metadata=metadata, rule_set=rule_set).guid
+
+
+def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:
+    found = stores.subjects.version(subject, number)
+    return None if found is None or found.deleted_at is not None else found
+
+
+def _compare(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> _Compared:
+    answer = check_compatibility(whole.parsed, config, _history(stores, subject, whole.metadata, config))
+    return _Compared(_basis(stores, subject, whole, config), answer)
+
+
+def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> tuple[object, ...]:
+    return config, whole.guid, stores.subjects.alive(subject)
+
+
+def _history(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Iterator[Earlier]:
+    """Give the versions to compare with, newest first: those of one compatibility group and one major version."""
+    group = _group_of(metadata, config.group)
+    major: int | None = None
+    for version in stores.subjects.newest_first(subject):
+        if config.group and _group_of(metadata_of(version.schema), config.group) != group:
+            continue
+        if version.registry_id is not None:
+            contract = stores.contracts.by_registry_id(version.registry_id)
+            found = None if contract is None else major_of(contract.version)
+            major = found if major is None else major
+            if found != major:
+                continue
+        yield Earlier(f"version {version.number}", parsed(stores, version.schema))
+
+
+def _group_of(metadata: Metadata | None, group: str | None) -> str | None:
+    return None if metadata is None or group is None else metadata.properties.get(group)

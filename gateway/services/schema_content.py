@@ -1,0 +1,151 @@
+"""Schemas between the store and the faces: parsed, with what belongs to them, their references resolved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from gateway.confluent.entities import Metadata, Reference, RuleSet
+from gateway.confluent.errors import invalid_schema, no_such_reference
+from gateway.confluent.guid import schema_guid
+from gateway.confluent.names import canonical, context_of, qualified
+from gateway.confluent.parsing import ParsedSchema, parse_schema
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import NewSchema, StoredSchema
+
+OWN_PROPERTIES = "tidegate."
+"""Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
+_PARSED_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaContent:
+    """A parsed schema and all that its GUID is made of."""
+
+    parsed: ParsedSchema
+    references: tuple[Reference, ...] = ()
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+
+    @property
+    def guid(self) -> str:
+        """The GUID, equal wherever the same content is registered."""
+        return schema_guid(self.parsed.text, self.references, self.metadata, self.rule_set)
+
+    @property
+    def text_hash(self) -> str:
+        """Equal for contents of the same text and references."""
+        return self._hash(self.parsed.text)
+
+    @property
+    def normal_hash(self) -> str:
+        """Equal for contents of the same normal text and references."""
+        return self._hash(self.parsed.normal)
+
+    def normalized(self) -> SchemaContent:
+        """Give the content with its normal text."""
+        return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
+
+    def to_keep(self, context: str) -> NewSchema:
+        """Give the content as the store keeps it."""
+        return NewSchema(
+            context=context,
+            guid=self.guid,
+            schema_type=self.parsed.schema_type,
+            text=self.parsed.text,
+            reference_list=json.dumps([one.model_dump() for one in self.references]),
+            metadata_json=None if self.metadata is None else self.metadata.model_dump_json(),
+            rule_set_json=None if self.rule_set is None else self.rule_set.model_dump_json(by_alias=True),
+            text_hash=self.text_hash,
+            normal_hash=self.normal_hash,
+            references=tuple((one.subject, one.version) for one in self.references),
+        )
+
+    def _hash(self, text: str) -> str:
+        references = [one.model_dump() for one in self.references]
+        content = json.dumps([self.parsed.schema_type, text, references])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
+    """Give the references of a stored schema."""
+    return tuple(Reference.model_validate(one) for one in json.loads(schema.reference_list))
+
+
+def metadata_of(schema: StoredSchema) -> Metadata | None:
+    """Give the metadata of a stored schema."""
+    found = schema.metadata_json
+    return None if found is None else Metadata.model_validate_json(found)
+
+
+def rule_set_of(schema: StoredSchema) -> RuleSet | None:
+    """Give the rule set of a stored schema."""
+    return None if schema.rule_set_json is None else RuleSet.model_validate_json(schema.rule_set_json)
+
+
+def inherited_metadata(schema: StoredSchema) -> Metadata | None:
+    """Give the metadata that the next version inherits: without the properties that name this very version."""
+    found = metadata_of(schema)
+    if found is None:
+        return None
+    properties = {
+        name: value for name, value in found.properties.items() if not name.startswith(OWN_PROPERTIES)
+    }
+    if properties == found.properties:
+        return found
+    kept = Metadata(tags=found.tags, properties=properties, sensitive=found.sensitive)
+    return kept if kept.shown() else None
+
+
+def parse(stores: Stores, schema_type: str, text: str, references: tuple[Reference, ...]) -> ParsedSchema:
+    """Parse a schema with the schemas that it refers to. Raises Refused (42201)."""
+    if not references:
+        return _parse_alone(schema_type, text)
+    others = {}
+    for reference in references:
+        found = stores.subjects.version(reference.subject, reference.version)
+        if found is None:
+            raise no_such_reference(reference.name, reference.subject, reference.version)
+        others[reference.name] = parsed(stores, found.schema)
+    return parse_schema(schema_type, text, others)
+
+
+def parsed(stores: Stores, schema: StoredSchema) -> ParsedSchema:
+    """Parse a stored schema."""
+    return parse(stores, schema.schema_type, schema.text, references_of(schema))
+
+
+def resolve_references(
+    stores: Stores, subject: str, references: Iterable[Reference]
+) -> tuple[Reference, ...]:
+    """Give references with whole subject names, in the subject's context, and numbers instead of -1 for the latest.
+
+    Raises Refused (42201).
+    """
+    resolved = []
+    for reference in references:
+        if not reference.name or "\0" in reference.name:
+            raise invalid_schema("a reference has no name")
+        target = canonical(reference.subject)
+        if target == reference.subject and not target.startswith(":"):
+            target = qualified(context_of(subject), target)
+        number = reference.version
+        if number < 1:
+            latest = stores.subjects.latest(target)
+            if latest is None:
+                raise invalid_schema(
+                    f"the reference '{reference.name}' leads to the subject '{target}', which has no version"
+                )
+            number = latest.number
+        resolved.append(Reference(name=reference.name, subject=target, version=number))
+    if len({one.name for one in resolved}) < len(resolved):
+        raise invalid_schema("two references have one name")
+    return tuple(resolved)
+
+
+@lru_cache(maxsize=_PARSED_KEPT)
+def _parse_alone(schema_type: str, text: str) -> ParsedSchema:
+    return parse_schema(schema_type, text, {})

@@ -1,0 +1,214 @@
+"""The contract behind a subject `<topic>-value`: what is registered through either face is enforced and seen in both."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from fastavro.schema import to_parsing_canonical_form
+
+from contracts.compatibility.inclusion import Outcome
+from contracts.document import dump_contract
+from contracts.errors import ContractError
+from contracts.fingerprint import fingerprint
+from contracts.model import AvroSchema, Cel, DataContract, JsonSchema, Status
+from contracts.plan import compile_plan
+from gateway.confluent.avro_text import avro_text
+from gateway.confluent.entities import AVRO, JSON, Metadata
+from gateway.confluent.json_text import json_text
+from gateway.confluent.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
+from gateway.confluent.parsing import ParsedSchema
+from gateway.services.imported_rules import PREFIX, ImportedRules, import_rules
+from gateway.services.schema_compatibility import inclusion
+from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent
+from gateway.services.semver import next_major, next_minor, next_patch, precedence
+from gateway.storage.sql import ContractVersion, Stores
+from gateway.storage.subjects import SubjectVersion
+
+ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
+_FIRST = "1.0.0"
+
+
+def add_contract_version(
+    stores: Stores, subject: str, content: SchemaContent, number: int, at: datetime
+) -> ContractVersion | None:
+    """Make a registered schema a version of the contract that governs its topic; None when no contract can.
+
+    The version inherits all but the schema from the version that is enforced, and takes the semantic version that the
+    change of the schema asks for. When what it inherits does not compile against the schema it stays a draft, and what
+    was enforced goes on being enforced.
+    """
+    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
+    if topic is None:
+        return None
+    contract_id = stores.contracts.contract_of_topic(topic)
+    if contract_id is None:
+        if stores.contracts.topic_of(topic) is not None:
+            return None  # the id is that of another topic's contract
+        contract_id = topic
+        stores.contracts.add_contract(contract_id, topic, at)
+    base = stores.contracts.highest(contract_id, ENFORCED) or next(
+        iter(stores.contracts.versions(contract_id, deleted=True)), None
+    )
+    contract = _next_contract(stores, contract_id, topic, base, content.parsed)
+    contract, note = _with_rules(contract, import_rules(content.rule_set))
+    version = ContractVersion(
+        registry_id=0,
+        contract_id=contract_id,
+        number=number,
+        version=contract.version,
+        precedence=precedence(contract.version),
+        topic=topic,
+        status=contract.status.value,
+        domain=contract.domain,
+        fingerprint=fingerprint(contract),
+        document=dump_contract(contract),
+        published_at=at,
+        note=note,
+    )
+    kept = stores.contracts.add_version(version)
+    stores.lifecycle.record(kept.registry_id, kept.status, at)
+    return kept
+
+
+def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) -> SubjectVersion:
+    """Show a contract version as a version of its subject, under the same number."""
+    contract = DataContract.model_validate_json(version.document)
+    content = SchemaContent(parsed_contract_schema(contract), metadata=_own_metadata(version, contract))
+    schema = stores.subjects.schema_by_guid(DEFAULT_CONTEXT, content.guid)
+    if schema is None:
+        schema = stores.subjects.add_schema(content.to_keep(DEFAULT_CONTEXT), None, at)
+    return stores.subjects.add_version(
+        subject_of(version.topic), version.number, schema, version.registry_id, at
+    )
+
+
+def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
+    """Give the schema of a contract that compiles."""
+    definition = contract.schema_.definition
+    if isinstance(contract.schema_, AvroSchema):
+        normal = avro_text(definition, sort_properties=True)
+        return ParsedSchema(AVRO, avro_text(definition), normal, definition)
+    return ParsedSchema(JSON, json_text(definition), json_text(definition, sort_keys=True), definition)
+
+
+def next_number(stores: Stores, subject: str) -> int:
+    """Give the number of the next version of a subject, and of the contract behind it."""
+    highest = stores.subjects.highest_number(subject)
+    topic = topic_of(subject)
+    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
+    if contract_id is not None:
+        highest = max(highest, stores.contracts.highest_number(contract_id))
+    return highest + 1
+
+
+def _own_metadata(version: ContractVersion, contract: DataContract) -> Metadata:
+    rules: list[dict[str, Any]] = contract.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, include={"rules"}
+    ).get("rules", [])
+    return Metadata(
+        properties={
+            f"{OWN_PROPERTIES}contract": f"{version.contract_id}@{version.version}",
+            f"{OWN_PROPERTIES}fingerprint": version.fingerprint,
+            f"{OWN_PROPERTIES}rules": json.dumps(rules, ensure_ascii=False, separators=(",", ":")),
+        }
+    )
+
+
+def _next_contract(
+    stores: Stores, contract_id: str, topic: str, base: ContractVersion | None, schema: ParsedSchema
+) -> DataContract:
+    if base is None:
+        highest = stores.contracts.highest_name(contract_id)
+        return DataContract.model_validate(
+            {
+                "apiVersion": "tidegate/v1",
+                "kind": "DataContract",
+                "id": contract_id,
+                "version": _FIRST if highest is None else next_major(highest),
+                "topic": topic,
+                "framing": _framing(schema),
+                "schema": _schema_part(schema, None),
+            }
+        )
+    contract = DataContract.model_validate_json(base.document)
+    changes: dict[str, Any] = {
+        "version": _suggested_version(stores, contract, schema),
+        "status": Status.ACTIVE,
+        "schema_": _schema_part(schema, contract),
+    }
+    if schema.schema_type == AVRO and contract.framing == "auto":
+        changes["framing"] = _framing(schema)
+    return contract.model_copy(update=changes)
+
+
+def _schema_part(schema: ParsedSchema, contract: DataContract | None) -> JsonSchema | AvroSchema:
+    if schema.schema_type == AVRO:
+        return AvroSchema(type="avro", definition=schema.definition)
+    former = contract.schema_ if contract else None
+    formats = former.formats if isinstance(former, JsonSchema) else "assert"
+    return JsonSchema(type="json-schema", definition=schema.definition, formats=formats)
+
+
+def _framing(schema: ParsedSchema) -> str:
+    """Clients of a schema registry write its prefix or header; bare Avro cannot be told from a prefixed record."""
+    return "confluent-prefix" if schema.schema_type == AVRO else "auto"
+
+
+def _suggested_version(stores: Stores, contract: DataContract, schema: ParsedSchema) -> str:
+    """Give the next version after the highest: the part to raise says what the change does to old records and readers."""
+    highest = stores.contracts.highest_name(contract.id) or contract.version
+    former = parsed_contract_schema(contract)
+    if former.schema_type != schema.schema_type:
+        return next_major(highest)
+    if inclusion(former, schema).outcome is not Outcome.PROVEN:
+        return next_major(highest)
+    return next_patch(highest) if _says_the_same(former, schema) else next_minor(highest)
+
+
+def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
+    """Whether two schemas of one type describe the same records; names in Avro schemas are a part of that."""
+    if schema.schema_type == AVRO:
+        texts = (to_parsing_canonical_form(one.definition) for one in (former, schema))
+        return len(set(texts)) == 1
+    return inclusion(schema, former).outcome is Outcome.PROVEN
+
+
+def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, str | None]:
+    """Put imported rules beside the contract's own, as an active version if it compiles and as a draft if not."""
+    own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
+    taken, refused = _compiling(contract, imported.rules)
+    notes = [
+        f"the rule {reason}: it is kept for clients and not judged here"
+        for reason in (*imported.left_out, *refused)
+    ]
+    contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
+    try:
+        compile_plan(contract)
+    except ContractError as error:
+        contract = contract.model_copy(update={"status": Status.DRAFT})
+        mistakes = "; ".join(f"{problem.pointer} {problem.message}" for problem in error.problems)
+        notes.insert(0, f"a draft, because it does not compile with this schema: {mistakes}")
+    return contract, "\n".join(notes) or None
+
+
+def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
+    """Split rules into those that compile against the contract's schema and the reasons why others do not."""
+    bare = contract.model_copy(
+        update={"columns": (), "expectations": (), "primary_key": (), "classification": {}}
+    )
+    taken: list[Cel] = []
+    refused: list[str] = []
+    for rule in rules:
+        try:
+            compile_plan(bare.model_copy(update={"rules": (rule,)}))
+        except ContractError as error:
+            wrong = [problem for problem in error.problems if problem.pointer.startswith("/rules/")]
+            if wrong:
+                refused.append(
+                    f"{rule.id.removeprefix(PREFIX)} is no expression of the judge ({wrong[0].message})"
+                )
+                continue
+        taken.append(rule)
+    return tuple(taken), tuple(refused)

@@ -1,0 +1,67 @@
+"""The settings that hold for a subject: its own, its context's, and those for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.confluent.entities import Config
+from gateway.confluent.errors import not_permitted
+from gateway.confluent.names import GLOBAL, scopes
+from gateway.storage.sql import Stores
+
+DEFAULT_LEVEL = "BACKWARD"
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+POLICIES = ("STRICT", "LENIENT")
+READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = MODES = (
+    "READWRITE",
+    "READONLY",
+    "READONLY_OVERRIDE",
+    "IMPORT",
+)
+
+
+def config_of(stores: Stores, scope: str) -> Config | None:
+    """Give what is set in one scope itself."""
+    found = stores.settings.setting(scope).config
+    return None if found is None else Config.model_validate_json(found)
+
+
+def config_in_scope(stores: Stores, subject: str) -> Config:
+    """Give what holds for a subject: each setting as the nearest scope has it that sets it."""
+    merged: dict[str, Any] = {}
+    for scope in scopes(subject):
+        found = config_of(stores, scope)
+        if found is not None:
+            own = {name: getattr(found, name) for name in found.model_fields_set}
+            merged = {**{name: value for name, value in own.items() if value is not None}, **merged}
+    return Config(**merged)
+
+
+def mode_of(stores: Stores, scope: str) -> str | None:
+    """Give the mode of one scope itself."""
+    return stores.settings.setting(scope).mode
+
+
+def mode_in_scope(stores: Stores, subject: str) -> str:
+    """Give the mode that holds for a subject. READONLY_OVERRIDE for all overrides every narrower mode."""
+    for_all = mode_of(stores, GLOBAL)
+    if for_all == READONLY_OVERRIDE:
+        return for_all
+    found = (mode_of(stores, scope) for scope in scopes(subject))
+    return next((mode for mode in found if mode is not None), READWRITE)
+
+
+def check_writable(stores: Stores, subject: str) -> str:
+    """Give the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
+    mode = mode_in_scope(stores, subject)
+    if mode in {READONLY, READONLY_OVERRIDE}:
+        raise not_permitted(f"Subject {subject} is in read-only mode")
+    return mode
