@@ -1,0 +1,76 @@
+"""Offsets at which nobody finds a record: what a transactional producer of the source leaves between its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from confluent_kafka import Producer
+
+from contracts.ledger import BatchTotals
+from tests.integration.enforce.line import Line, Sent, row
+
+
+class Transactions:
+    """A transactional producer of a line's source topic."""
+
+    def __init__(self, line: Line, name: str) -> None:
+        self._topic = line.topic
+        self._producer = Producer(
+            {
+                "bootstrap.servers": line.settings.bootstrap_servers,
+                "transactional.id": f"{line.topic}/{name}",
+            }
+        )
+        self._producer.init_transactions(30)
+
+    def begin(self, records: Sequence[Sent]) -> None:
+        """Let the broker have the records of a transaction that stays open."""
+        self._producer.begin_transaction()
+        for record in records:
+            self._producer.produce(self._topic, record.value, record.key, record.partition)
+        assert self._producer.flush(30) == 0
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(30)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(30)
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
+    make_line: Callable[..., Line], sink: str
+) -> None:
+    line = make_line(sink=sink)
+    producer = Transactions(line, "a")
+    producer.begin([row(0), row(2, 999), row(1)])
+    producer.commit()
+    producer.begin([row(4), row(6, 999), row(8)])
+    producer.abort()
+    producer.begin([row(10)])
+    producer.commit()
+    # Partition 0: 2 records, marker, 3 aborted, marker, 1 record, marker; partition 1: a record and its marker.
+    line.enforce(max_offsets=3)
+    assert line.ledger().end == {0: 9, 1: 2}
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1, absent=7)
+    assert line.reconcile().holds
+    assert [record.value for record in line.quarantined()] == [row(2, 999).value]
+    assert sum(report.records for report in line.reports) == 4
+    line.enforce()
+    assert len(line.reports) == line.ledger().n
+
+
+def test_records_of_an_open_transaction_are_judged_when_it_is_committed(line: Line) -> None:
+    """And those behind it wait, so that a partition stays in order."""
+    producer = Transactions(line, "a")
+    producer.begin([row(0, 999), row(2)])
+    line.produce(row(4), row(1))
+    line.enforce()
+    assert line.ledger().end == {0: 0, 1: 1}
+    assert line.ledger().totals == BatchTotals(written=1)
+    producer.commit()
+    line.enforce()
+    assert line.ledger().end == {0: 4, 1: 1}
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1, absent=1)
+    assert line.reconcile().holds
