@@ -16,6 +16,7 @@ from gateway.access.guard import AccessGuard
 from gateway.api import audit, contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
 from gateway.api.openapi import DocumentedApi
+from gateway.confluent import openapi as confluent
 from gateway.confluent.face import ConfluentFace
 from gateway.desk import routes
 from gateway.factory import Factory
@@ -64,5 +65,6 @@ _TAGS = [
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
     {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},
+    *confluent.TAGS,
     {"name": "health", "description": "For whoever runs the process."},
 ]

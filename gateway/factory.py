@@ -11,6 +11,7 @@ from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
 from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
+from gateway.services.contract_lifecycle import ContractLifecycle
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
 from gateway.services.keys import KeyCabinet
@@ -69,6 +70,10 @@ class Factory:
     def health(self) -> HealthCheck:
         """Make the service that says whether this process can serve."""
         return HealthCheck(self.database, self._broker)
+
+    def lifecycle(self) -> ContractLifecycle:
+        """Make the service that promotes, retires and deletes contract versions."""
+        return ContractLifecycle(self.database, now)
 
     def subjects(self) -> SubjectReader:
         """Make the service that reads subjects and schemas."""

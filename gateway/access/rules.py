@@ -34,6 +34,7 @@ _VIEW, _VIEW_SUBJECT = Rule(Role.VIEWER, Reach.SOMEWHERE), Rule(Role.VIEWER, Rea
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
 _PRODUCE, _PRODUCE_SUBJECT = Rule(Role.PRODUCER, Reach.SOMEWHERE), Rule(Role.PRODUCER, Reach.SUBJECT)
 _APPROVE_SUBJECT, _APPROVE_ALL = Rule(Role.APPROVER, Reach.SUBJECT), Rule(Role.APPROVER, Reach.EVERYWHERE)
+_APPROVE_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT)
 _ADMIN_SUBJECT, _ADMIN_ALL = Rule(Role.ADMIN, Reach.SUBJECT), Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _CONTRACT = "/api/v1/contracts/{contract_id}"
@@ -45,6 +46,9 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/v1/contracts/by-registry-id/{registry_id}"): _VIEW,
     ("GET", _CONTRACT): _VIEW_CONTRACT,
     ("GET", f"{_CONTRACT}/versions/{{version}}"): _VIEW_CONTRACT,
+    ("POST", f"{_CONTRACT}/versions/{{version}}/status"): _APPROVE_CONTRACT,
+    ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _APPROVE_CONTRACT,
+    ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _APPROVE_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,

@@ -8,13 +8,15 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from pydantic import AwareDatetime
 
+from contracts.errors import Problem
 from contracts.model import Status
 from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
-from gateway.api.models import ContractDetail, ContractList, PublishedContract
-from gateway.problems import contract_responses, responses
+from gateway.api.models import ContractDetail, ContractList, PublishedContract, StatusRequest
+from gateway.problems import InvalidBody, contract_responses, responses
 from gateway.services.registry import LATEST
 from gateway.storage.sql import ContractVersion, VersionFilter
 
@@ -39,6 +41,15 @@ Version = Annotated[
     Path(
         description="Semantic version, or `latest`: the highest that is active or deprecated.",
         examples=["1.2.0"],
+    ),
+]
+NamedVersion = Annotated[str, Path(description="Semantic version.", examples=["1.2.0"])]
+AsOf = Annotated[
+    AwareDatetime | None,
+    Query(
+        alias="asOf",
+        description="With `latest`: the version that was enforced at this instant (RFC 3339).",
+        examples=["2026-07-01T00:00:00Z"],
     ),
 ]
 IfNoneMatch = Annotated[
@@ -159,14 +170,78 @@ def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail
     operation_id="get_contract_version",
     summary="Fetch a version",
     response_class=Response,
-    responses={**_DOCUMENT, **responses(404, 503)},
+    responses={**_DOCUMENT, **responses(404, 422, 503)},
 )
 def get_contract_version(
-    contract_id: ContractId, version: Version, factory: FactoryDep, if_none_match: IfNoneMatch = None
+    contract_id: ContractId,
+    version: Version,
+    factory: FactoryDep,
+    as_of: AsOf = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Fetch the contract document, self-contained, as JSON. Its ETag is the contract's fingerprint."""
-    found = factory.registry().version(contract_id, version)
+    """Fetch the contract document, self-contained, as JSON. Its ETag is the contract's fingerprint.
+
+    The document says what the status was at publication; `Tidegate-Status` says what it is now.
+    """
+    if as_of is None:
+        found = factory.registry().version(contract_id, version)
+    elif version == LATEST:
+        found = factory.lifecycle().as_of(contract_id, as_of)
+    else:
+        raise InvalidBody("a version never changes", (Problem("asOf", "goes with the version `latest`"),))
     return _document(found, if_none_match, immutable=version != LATEST)
+
+
+@router.post(
+    "/contracts/{contract_id}/versions/{version}/status",
+    operation_id="change_contract_status",
+    summary="Promote, deprecate or retire a version",
+    responses=responses(404, 409, 413, 415, 422, 503),
+)
+def change_contract_status(
+    contract_id: ContractId,
+    version: NamedVersion,
+    wanted: StatusRequest,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> PublishedContract:
+    """Give a version another status: draft to active or retired, active to deprecated, deprecated to active or retired.
+
+    A draft becomes active only if it compiles and is compatible with what is enforced. What is retired stays so.
+    """
+    found = factory.lifecycle().change_status(contract_id, version, wanted.status, principal)
+    _log.info("contract_status_changed", contract=f"{contract_id}@{version}", status=found.status)
+    return PublishedContract.of(found)
+
+
+@router.delete(
+    "/contracts/{contract_id}/versions/{version}",
+    operation_id="delete_contract_version",
+    summary="Delete a version",
+    responses=responses(404, 409, 503),
+)
+def delete_contract_version(
+    contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
+) -> PublishedContract:
+    """Delete a version softly: it is neither enforced nor listed, on both faces. Its name is never used again."""
+    found = factory.lifecycle().delete(contract_id, version, principal)
+    _log.info("contract_deleted", contract=f"{contract_id}@{version}")
+    return PublishedContract.of(found)
+
+
+@router.post(
+    "/contracts/{contract_id}/versions/{version}/undelete",
+    operation_id="undelete_contract_version",
+    summary="Bring a deleted version back",
+    responses=responses(404, 409, 503),
+)
+def undelete_contract_version(
+    contract_id: ContractId, version: NamedVersion, factory: FactoryDep, principal: PrincipalDep
+) -> PublishedContract:
+    """Bring a deleted version back, with the status that it had."""
+    found = factory.lifecycle().undelete(contract_id, version, principal)
+    _log.info("contract_undeleted", contract=f"{contract_id}@{version}")
+    return PublishedContract.of(found)
 
 
 def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:
@@ -178,6 +253,7 @@ def _document(version: ContractVersion, if_none_match: str | None, *, immutable:
         "Content-Location": _location(version),
         "Tidegate-Contract": f"{version.contract_id}@{version.version}",
         "Tidegate-Registry-Id": str(version.registry_id),
+        "Tidegate-Status": version.status,
     }
     if if_none_match is not None and _matches(if_none_match, etag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)

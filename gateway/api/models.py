@@ -24,6 +24,7 @@ _VERSION: dict[str, Any] = {
     "domain": "hospital",
     "fingerprint": "3f5a0d6c1b0e4b8f9f6e2a7c5d4b3a291817161514131211100f0e0d0c0b0a09",
     "published_at": "2026-07-01T12:00:00Z",
+    "note": None,
 }
 _VIOLATION: dict[str, Any] = {
     "stage": "rule",
@@ -84,6 +85,15 @@ class VersionInfo(BaseModel):
     domain: str | None
     fingerprint: str = Field(description="SHA-256 of the canonical document: equal for equal contracts.")
     published_at: datetime
+    note: str | None = Field(default=None, description="What of the version is not enforced, and why.")
+
+
+class StatusRequest(BaseModel):
+    """The status that a version is to have."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "deprecated"}})
+
+    status: Status
 
 
 class ContractName(BaseModel):

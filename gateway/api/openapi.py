@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from gateway.confluent import openapi as confluent
 from gateway.problems import ProblemDocument
 
 _REF = "#/components/schemas/{model}"
@@ -26,7 +27,8 @@ class DocumentedApi(FastAPI):
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
     """Add the problem document, and drop the error format of the framework, which is never sent."""
     _, problems = models_json_schema([(ProblemDocument, "serialization")], ref_template=_REF)
-    schemas = document["components"]["schemas"] | problems["$defs"]
+    document["paths"] |= confluent.paths()
+    schemas = document["components"]["schemas"] | problems["$defs"] | confluent.SCHEMAS
     document["components"]["schemas"] = {
         name: schema for name, schema in sorted(schemas.items()) if name not in _REPLACED
     }

@@ -9,17 +9,17 @@ from datetime import datetime
 from contracts.document import LoadedContract, dump_contract, parse_contract
 from contracts.errors import ConflictError, ContractError, NotFoundError
 from contracts.fingerprint import fingerprint
-from contracts.model import Status
+from contracts.model import DataContract, Status
 from contracts.plan import compile_plan
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
+from gateway.services.contract_lifecycle import check_mode, check_publication, find_alive
 from gateway.services.semver import next_minor, precedence
-from gateway.services.subject_contracts import add_subject_version, next_number
+from gateway.services.subject_contracts import ENFORCED, add_subject_version, next_number
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores, VersionFilter
 
 LATEST = "latest"
-ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Registry:
             document=dump_contract(contract),
             published_at=self._now(),
         )
-        return self._database.write(lambda stores: _keep(stores, candidate, by))
+        return self._database.write(lambda stores: _keep(stores, candidate, contract, by))
 
     def version(self, contract_id: str, version: str) -> ContractVersion:
         """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
@@ -78,7 +78,7 @@ class Registry:
     def by_registry_id(self, registry_id: int, by: Principal = ANONYMOUS) -> ContractVersion:
         """Find one version by its global number. Raises NotFoundError, also when `by` may not see it."""
         found = self._database.read(lambda stores: stores.contracts.by_registry_id(registry_id))
-        if found is None or not by.sees(subject_of(found.topic)):
+        if found is None or found.is_purged or not by.sees(subject_of(found.topic)):
             raise NotFoundError(f"no contract version has the registry id {registry_id}")
         return found
 
@@ -105,16 +105,21 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
     return loaded
 
 
-def _keep(stores: Stores, candidate: ContractVersion, by: Principal) -> Publication:
+def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
     topic = stores.contracts.topic_of(candidate.contract_id)
     if topic is not None and not by.sees(subject_of(topic)):
         raise ConflictError(f"the id {candidate.contract_id} is taken; publish under another one")
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
+        if found.deleted_at is not None:
+            raise _deleted_version(stores, found)
         if found.fingerprint != candidate.fingerprint:
             raise _used_version(stores, found)
         return Publication(found, is_new=False)
     _claim_topic(stores, candidate)
+    check_mode(stores, candidate.topic)
+    if candidate.status in ENFORCED:
+        check_publication(stores, contract)
     before = stores.contracts.highest(candidate.contract_id)
     stores.audit.append(
         Change(
@@ -157,6 +162,15 @@ def _claim_topic(stores: Stores, candidate: ContractVersion) -> None:
     stores.contracts.add_contract(candidate.contract_id, candidate.topic, candidate.published_at)
 
 
+def _deleted_version(stores: Stores, found: ContractVersion) -> ConflictError:
+    highest = stores.contracts.highest_name(found.contract_id) or found.version
+    advice = "" if found.is_purged else "undelete it, or "
+    return ConflictError(
+        f"{found.contract_id} {found.version} was deleted, and its name means nothing else; {advice}give the document "
+        f"a new version, such as {next_minor(highest)}"
+    )
+
+
 def _used_version(stores: Stores, found: ContractVersion) -> ConflictError:
     highest = stores.contracts.highest(found.contract_id) or found
     return ConflictError(
@@ -173,8 +187,10 @@ def _find(stores: Stores, contract_id: str, version: str) -> ContractVersion:
         if version == LATEST
         else contracts.version(contract_id, version)
     )
-    if wanted is not None:
+    if wanted is not None and wanted.deleted_at is None:
         return wanted
+    if wanted is not None:
+        return find_alive(stores, contract_id, version)
     highest = contracts.highest(contract_id)
     if highest is None:
         raise _unknown(contract_id)

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.api.examples import CONTRACT_YAML, RECORDS, REPORT
+from gateway.confluent.operations import OPERATIONS
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
 
@@ -416,11 +417,13 @@ def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
         assert operation["description"]
         assert set(operation["tags"]) <= tags
         statuses = set(operation["responses"])
-        assert statuses & {"200", "201"}
-        for status in statuses - {"200", "201", "304"}:
-            assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+        is_confluent = operation["tags"] == ["schema registry"]
+        refusal = "application/vnd.schemaregistry.v1+json" if is_confluent else "application/problem+json"
+        assert statuses & {"200", "201", "204"}
+        for status in statuses - {"200", "201", "204", "304"}:
+            assert list(operation["responses"][status]["content"]) == [refusal]
     ids = [operation["operationId"] for operation in _operations(openapi)]
-    assert len(set(ids)) == len(ids) == 14
+    assert len(set(ids)) == len(ids) == 17 + len(OPERATIONS)
     for schema in _schemas(openapi):
         jsonschema.Draft202012Validator.check_schema(schema)
 
