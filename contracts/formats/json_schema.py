@@ -75,6 +75,11 @@ class JsonSchemaFormat:
                 break
         return tuple(found)
 
+    def refusing(self, record: Any) -> frozenset[str]:
+        """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""
+        errors = self._validator.iter_errors(record)
+        return frozenset(join(tuple(str(part) for part in error.schema_path)) for error in errors)
+
     def _violation(self, error: jsonschema_rs.ValidationError) -> Violation:
         names = self.fields.names()
         path = tuple(

@@ -1,0 +1,5 @@
+"""Compatibility of JSON Schemas: whether every document of the old one is a document of the new one."""
+
+from contracts.compatibility.json_schema.prove import includes
+
+__all__ = ["includes"]

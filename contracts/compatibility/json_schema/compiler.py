@@ -1,0 +1,194 @@
+"""From a JSON Schema document to one formula: dialects, references and defaults end here. Nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Final
+
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT3, specification_with
+
+from contracts.compatibility.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from contracts.compatibility.json_schema.document import Spot, Survey
+from contracts.compatibility.json_schema.keywords import HANDLERS
+from contracts.compatibility.json_schema.nodes import (
+    Additional,
+    All,
+    AnyOf,
+    Definition,
+    Interner,
+    ItemsFrom,
+    Node,
+    Not,
+    Opaque,
+    Place,
+    Reference,
+    Required,
+    Side,
+    TypeIs,
+)
+from contracts.compatibility.json_schema.values import ANYTHING, shape_of
+from contracts.source import escape
+
+MAX_DEPTH: Final = 110
+"""Deepest nesting of schemas, references counted."""
+_ROOT: Final = "urn:tidegate:schema"
+_REFERENCES: Final = frozenset({"$dynamicRef", "$recursiveRef"})
+
+
+class TooDeepError(ValueError):
+    """A schema that is nested deeper than MAX_DEPTH once its references are followed."""
+
+
+class Compiler:
+    """Compiles one schema document that the judge has compiled too, so that it fits its meta-schema."""
+
+    def __init__(self, side: Side, document: Any, interner: Interner, *, formats_asserted: bool) -> None:
+        self.side = side
+        self._document = document
+        self._interner = interner
+        self.dialect = dialect_of(document)
+        self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
+        self.keywords = KEYWORDS[self.dialect or Dialect.DRAFT202012]
+        self._known: dict[int, Definition] = {}
+        self._schemas = Survey(document)
+        self._own: tuple[Any, ...] | None = None
+        self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
+        self.has_references = False
+
+    def number(self, *form: Hashable) -> int:
+        """Give the id of a form."""
+        return self._interner.id_of(*form)
+
+    def compile(self) -> Node:
+        """Compile the document. Raises TooDeepError."""
+        specification = specification_with(self.dialect.uri) if self.dialect else DRAFT3
+        resource = specification.create_resource(self._document)
+        registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
+        resolver = registry.resolver(_ROOT).in_subresource(resource)
+        spot = Spot(self._document, "", resolver, specification)
+        if self.dialect is None or self._schemas.is_unclear:
+            return self.opaque(spot, "$schema", ANYTHING)
+        return self.schema(spot)
+
+    def schema(self, spot: Spot) -> Node:
+        """Compile one schema. Raises TooDeepError."""
+        if spot.depth > MAX_DEPTH:
+            raise TooDeepError
+        if not isinstance(spot.schema, dict):
+            place = Place(self.side, spot.pointer, "", spot.schema)
+            return self.true(place) if spot.schema is True else self.false(place)
+        definition = self._known.get(id(spot.schema))
+        if definition is None:
+            definition = self._known[id(spot.schema)] = Definition()
+            definition.node = self._compiled(spot)
+        if definition.node is not None:
+            return definition.node
+        self.has_references = True
+        place = self.place(spot, "$ref")
+        number = self.number("reference", self.side, id(spot.schema))
+        return Reference(number, place, definition)
+
+    def _compiled(self, spot: Spot) -> Node:
+        schema: dict[str, Any] = spot.schema
+        keywords = self.keywords
+        if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
+            keywords = frozenset({"$ref"})
+        parts = [HANDLERS[keyword](self, spot, keyword) for keyword in schema if keyword in keywords]
+        return self.all(Place(self.side, spot.pointer, "", schema), parts)
+
+    def each(self, spot: Spot, keyword: str) -> list[Node]:
+        """Compile a list of schemas. Raises TooDeepError."""
+        return [self.schema(spot.at(keyword, index)) for index in range(len(spot.schema[keyword]))]
+
+    # Connectives.
+
+    def place(self, spot: Spot, keyword: str) -> Place:
+        """Give the place of a keyword."""
+        return Place(self.side, f"{spot.pointer}/{escape(keyword)}", keyword, spot.schema.get(keyword))
+
+    def true(self, place: Place) -> Node:
+        """Build what accepts everything."""
+        return self.all(place, ())
+
+    def false(self, place: Place) -> Node:
+        """Build what accepts nothing."""
+        return AnyOf(self.number("any", frozenset()), place, ())
+
+    def all(self, place: Place, parts: Iterable[Node]) -> Node:
+        """Join parts that must all hold; nesting and order make no difference to the id."""
+        parts = tuple(parts)
+        return All(self._joined("all", All, parts), place, parts)
+
+    def any(self, place: Place, parts: Iterable[Node]) -> Node:
+        """Join parts of which one must hold; nesting and order make no difference to the id."""
+        parts = tuple(parts)
+        return AnyOf(self._joined("any", AnyOf, parts), place, parts)
+
+    def _joined(self, form: str, connective: type[All | AnyOf], parts: tuple[Node, ...]) -> int:
+        known = self._flat[form]
+        ids: set[int] = set()
+        for part in parts:
+            flat = known.get(part.id) if isinstance(part, connective) else None
+            if flat is None:
+                ids.add(part.id)
+            else:
+                ids |= flat
+        if len(ids) == 1:
+            return ids.pop()
+        number = self.number(form, frozenset(ids))
+        known[number] = frozenset(ids)
+        return number
+
+    def negated(self, node: Node) -> Node:
+        """Build what does not fit a node."""
+        return Not(self.number("not", node.id), node.place, node)
+
+    def opaque(self, spot: Spot, keyword: str, concerns: int) -> Node:
+        """Build what is not looked into, equal only to the same place of the same document."""
+        if self._own is None:
+            self._own = shape_of(self._document)
+        number = self.number("opaque", self._own, spot.pointer, keyword)
+        return Opaque(
+            number,
+            self.place(spot, keyword) if isinstance(spot.schema, dict) else Place(self.side, spot.pointer),
+            concerns,
+        )
+
+    def type_is(self, place: Place, mask: int) -> Node:
+        """Build a test for types."""
+        return TypeIs(self.number("type", mask), place, mask)
+
+    def required_name(self, place: Place, name: str) -> Node:
+        """Build a test for the presence of a property."""
+        return Required(self.number("required", name), place, name)
+
+    def items_from(self, place: Place, index: int, schema: Node) -> Node:
+        """Build a test for all items from an index on."""
+        return ItemsFrom(self.number("items", index, schema.id), place, index, schema)
+
+    def additional(
+        self, place: Place, names: frozenset[str], patterns: tuple[str, ...], schema: Node
+    ) -> Node:
+        """Build a test for the properties that are not named."""
+        number = self.number("additional", names, frozenset(patterns), schema.id)
+        return Additional(number, place, names, patterns, schema)
+
+    # References.
+
+    def follow(self, spot: Spot, keyword: str) -> Spot | None:
+        """Give what a reference leads to; None when that hangs on more than the place of the reference."""
+        reference = spot.schema[keyword]
+        if keyword in _REFERENCES and self._schemas.is_ambiguous(keyword, reference):
+            return None
+        try:
+            found = spot.resolver.lookup(reference)
+        except Unresolvable:
+            return None
+        pointer = self._schemas.pointer_of(found.contents)
+        if pointer is None:
+            if not isinstance(found.contents, bool):
+                return None  # a meta-schema, or something that is no schema
+            pointer = f"{spot.pointer}/{escape(keyword)}"
+        return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)

@@ -1,0 +1,194 @@
+"""The smallest document that two schemas are told apart by at one place: made, judged by both, shrunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from contracts.compatibility.inclusion import Counterexample
+from contracts.compatibility.json_schema.candidates import Maker
+from contracts.compatibility.json_schema.gaps import Gap, Step
+from contracts.compatibility.json_schema.nodes import Node
+from contracts.compatibility.json_schema.values import exceeds, text_of
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.record import MAX_DEPTH, decode_exactly
+from contracts.verdict import Violation
+
+_MAX_TRIES: Final = 120
+MAX_CHECKS: Final = 400
+_MAX_PARTS: Final = 2_000
+
+
+class Refuter:
+    """Looks for documents that the old schema accepts and the new one refuses."""
+
+    def __init__(
+        self, old: JsonSchemaFormat, new: JsonSchemaFormat, maker: Maker, whole: tuple[Node, Node]
+    ) -> None:
+        self._old = old
+        self._new = new
+        self._maker = maker
+        self._whole = whole
+        self._general: list[Any] | None = None
+
+    def refute(self, gap: Gap, checks: int = MAX_CHECKS) -> Counterexample | None:
+        """Give a counterexample for a gap; None when none was found, which says nothing about the schemas.
+
+        At most `checks` smaller documents are judged.
+        """
+        pointer = gap.target.place.pointer
+        for document in (*islice(self._documents(gap), _MAX_TRIES), *self._any_documents()):
+            if self._separates(document, pointer):
+                return self._counterexample(document, pointer, checks)
+        return None
+
+    def refute_anywhere(self) -> Counterexample | None:
+        """Give any document that tells the two schemas apart."""
+        found = next(
+            (document for document in self._any_documents() if self._separates(document, None)), None
+        )
+        return None if found is None else self._counterexample(found, None, MAX_CHECKS)
+
+    def _counterexample(self, document: Any, pointer: str | None, checks: int) -> Counterexample | None:
+        """Shrink a document, and judge its very text once more."""
+        for candidate in (self._shrunk(document, pointer, checks), document):
+            text = text_of(candidate)
+            record = decode_exactly(text.encode(errors="replace"))
+            if (
+                not isinstance(record, Violation)
+                and self._old.is_valid(record)
+                and not self._new.is_valid(record)
+            ):
+                return Counterexample(text)
+        return None
+
+    def _any_documents(self) -> list[Any]:
+        if self._general is None:
+            old, new = self._whole
+            self._general = self._maker.values((old,), (new,), 0, 40)
+        return self._general
+
+    # Making.
+
+    def _documents(self, gap: Gap) -> Iterator[Any]:
+        at = gap.situation
+        inner = self._maker.values(at.holding, (*at.broken, gap.target), len(at.steps), 12)
+        yield from self._wrapped(inner, at.steps)
+
+    def _wrapped(self, values: list[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
+        """Put values where they belong, the rest of each container made to fit the old schema."""
+        if not steps:
+            yield from values
+            return
+        *outer, step = steps
+        for value in values:
+            containers = list(islice(self._containers(step, value, len(outer)), 4))
+            yield from self._wrapped(containers, tuple(outer))
+
+    def _containers(self, step: Step, value: Any, depth: int) -> Iterator[Any]:
+        branches = self._maker.branches(step.holding, step.broken, depth)
+        for branch in branches:
+            if isinstance(step.key, int):
+                yield from islice(self._maker.arrays(branch, depth, {step.key: value}), 3)
+                continue
+            names = (
+                [step.key] if step.key is not None else self._maker.names(step.place) if step.place else []
+            )
+            for name in names[:3]:
+                yield from islice(self._maker.objects(branch, depth, {name: value}), 3)
+
+    # Judging.
+
+    def _separates(self, document: Any, pointer: str | None) -> bool:
+        """Whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
+        if exceeds(document, MAX_DEPTH, _MAX_PARTS):
+            return False
+        record = document
+        if _holds_decimal(document):
+            record = decode_exactly(text_of(document).encode(errors="replace"))
+        if isinstance(record, Violation) or not self._old.is_valid(record) or self._new.is_valid(record):
+            return False
+        return pointer is None or any(_is_near(pointer, refused) for refused in self._new.refusing(record))
+
+    # Shrinking.
+
+    def _shrunk(self, document: Any, pointer: str | None, checks: int) -> Any:
+        weight = _weight(document)
+        changed = True
+        while changed:
+            changed = False
+            for smaller in _smaller(document):
+                checks -= 1
+                if checks < 0:
+                    return document
+                if self._separates(smaller, pointer) and _weight(smaller) < weight:
+                    document, weight, changed = smaller, _weight(smaller), True
+                    break
+        return document
+
+
+def _holds_decimal(value: Any) -> bool:
+    """Whether a value holds numbers that are another Python type once they are decoded from text."""
+    if isinstance(value, dict):
+        return any(_holds_decimal(member) for member in value.values())
+    if isinstance(value, list):
+        return any(_holds_decimal(item) for item in value)
+    return isinstance(value, Decimal | float)
+
+
+def _is_near(pointer: str, refused: str) -> bool:
+    """Whether a keyword that refuses is the one at `pointer`, around it or inside it."""
+    return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")
+
+
+def _weight(value: Any) -> tuple[int, int, str]:
+    text = text_of(value)
+    return len(text), sum(character not in _PLAIN for character in text), text
+
+
+_MANY: Final = 4
+_PLAIN: Final = frozenset('0123456789aefnlrstu{}[],:".')
+
+
+def _smaller(value: Any) -> Iterator[Any]:
+    """Give simpler values: parts left out, then parts made simpler, then the simplest values there are."""
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, dict):
+        yield from _smaller_objects(value)
+    elif isinstance(value, list):
+        yield []
+        for index in range(len(value)):
+            yield value[:index] + value[index + 1 :]
+        for index, item in enumerate(value):
+            yield from ([*value[:index], simpler, *value[index + 1 :]] for simpler in _smaller(item))
+    elif isinstance(value, str):
+        yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
+    else:
+        yield from (0, 1, -1, 2)
+        yield from _rounder(Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
+    yield from (0, None, "", {}, [])
+
+
+def _smaller_objects(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {}
+    names = list(value)
+    if len(names) > _MANY:
+        for part in (names[::2], names[1::2], names[: len(names) // 2], names[len(names) // 2 :]):
+            yield {name: value[name] for name in part}
+    for name in names:
+        yield {each: member for each, member in value.items() if each != name}
+    for name, member in value.items():
+        yield from ({**value, name: simpler} for simpler in _smaller(member))
+
+
+def _rounder(number: Decimal) -> Iterator[Any]:
+    if abs(number.adjusted()) > 40:
+        return
+    yield int(number / 2)
+    yield int(number)
+    exponent = number.as_tuple().exponent
+    if isinstance(exponent, int) and exponent < -1:
+        yield number.quantize(Decimal(1).scaleb(exponent + 1))

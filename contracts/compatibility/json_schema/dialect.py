@@ -1,0 +1,83 @@
+"""What a `$schema` changes: which keywords count, what they mean, which formats are asserted.
+
+Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12; where they leave a choice, what jsonschema-rs does, because
+that is what records are judged with (`dependencies` counts in every draft, `content*` is asserted in 6 and 7 only).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+
+class Dialect(IntEnum):
+    """The drafts, oldest first."""
+
+    DRAFT4 = 4
+    DRAFT6 = 6
+    DRAFT7 = 7
+    DRAFT201909 = 2019
+    DRAFT202012 = 2020
+
+    @property
+    def uri(self) -> str:
+        """Give the `$schema` of the dialect."""
+        return _URIS[self]
+
+
+_URIS: Final = {
+    Dialect.DRAFT4: "http://json-schema.org/draft-04/schema#",
+    Dialect.DRAFT6: "http://json-schema.org/draft-06/schema#",
+    Dialect.DRAFT7: "http://json-schema.org/draft-07/schema#",
+    Dialect.DRAFT201909: "https://json-schema.org/draft/2019-09/schema",
+    Dialect.DRAFT202012: "https://json-schema.org/draft/2020-12/schema",
+}
+_BY_URI: Final = {uri.rstrip("#"): dialect for dialect, uri in _URIS.items()}
+
+_EVERYWHERE: Final = (
+    frozenset(
+        {"type", "enum", "multipleOf", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"}
+    )
+    | {"items", "minItems", "maxItems", "uniqueItems", "allOf", "anyOf", "oneOf", "not", "$ref"}
+    | {"properties", "patternProperties", "additionalProperties", "required", "dependencies"}
+    | {"minProperties", "maxProperties"}
+)
+_FROM_6: Final = {"const", "contains", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"}
+_FROM_2019: Final = {"dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties"}
+_CONTENT: Final = {"contentEncoding", "contentMediaType"}
+KEYWORDS: Final = {
+    Dialect.DRAFT4: _EVERYWHERE | {"additionalItems"},
+    Dialect.DRAFT6: _EVERYWHERE | _FROM_6 | _CONTENT | {"additionalItems"},
+    Dialect.DRAFT7: _EVERYWHERE | _FROM_6 | _CONTENT | {"additionalItems", "if"},
+    Dialect.DRAFT201909: _EVERYWHERE | _FROM_6 | _FROM_2019 | {"additionalItems", "if", "$recursiveRef"},
+    Dialect.DRAFT202012: _EVERYWHERE | _FROM_6 | _FROM_2019 | {"prefixItems", "if", "$dynamicRef"},
+}
+"""The keywords that refuse a value, by dialect; what modifies another keyword (`then`, `minContains`) goes with it."""
+
+_FORMATS_4: Final = frozenset(
+    {"date", "date-time", "email", "hostname", "ipv4", "ipv6", "regex", "time", "uri"}
+) | {"idn-email"}
+_FORMATS_6: Final = _FORMATS_4 | {"json-pointer", "uri-reference", "uri-template"}
+_FORMATS_7: Final = _FORMATS_6 | {"idn-hostname", "iri", "iri-reference", "relative-json-pointer"}
+_FORMATS_2019: Final = _FORMATS_7 | {"duration", "uuid"}
+FORMATS: Final = {
+    Dialect.DRAFT4: _FORMATS_4,
+    Dialect.DRAFT6: _FORMATS_6,
+    Dialect.DRAFT7: _FORMATS_7,
+    Dialect.DRAFT201909: _FORMATS_2019,
+    Dialect.DRAFT202012: _FORMATS_2019,
+}
+"""The formats that the judge asserts; it ignores every other name."""
+
+SAME_EVERYWHERE: Final = frozenset(
+    {"date", "date-time", "email", "ipv4", "ipv6", "uri", "uri-reference", "uuid", "json-pointer"}
+)
+"""Formats that mean the same in every dialect that has them."""
+
+
+def dialect_of(schema: Any) -> Dialect | None:
+    """Give the dialect of a whole schema: 2020-12 when it does not say; None when it names another."""
+    uri = schema.get("$schema") if isinstance(schema, dict) else None
+    if uri is None:
+        return Dialect.DRAFT202012
+    return _BY_URI.get(uri.rstrip("#")) if isinstance(uri, str) else None

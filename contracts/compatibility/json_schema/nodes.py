@@ -1,0 +1,307 @@
+"""A schema as one formula about one JSON value: what every keyword says, freed from dialects and references.
+
+Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf speaks of the types of its
+`group` only and holds for every value of another type. Nodes of the same meaning by form have the same `id`, in both
+schemas of a pair; `place` says where a node stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from contracts.compatibility.json_schema.values import (
+    ANYTHING,
+    ARRAY,
+    NUMBER,
+    OBJECT,
+    STRING,
+    Key,
+)
+
+
+class Side(StrEnum):
+    """Which of the two schemas a node comes from."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node stands: its JSON Pointer, the keyword it comes from ("" for a whole schema), its written value."""
+
+    side: Side
+    pointer: str
+    keyword: str = ""
+    value: Any = None
+
+
+class Interner:
+    """Gives equal forms the same number."""
+
+    def __init__(self) -> None:
+        self._ids: dict[Hashable, int] = {}
+
+    def id_of(self, *form: Hashable) -> int:
+        """Give the number of a form; numbers count from 0 in the order of their first use."""
+        return self._ids.setdefault(form, len(self._ids))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """Anything a value can fit or not."""
+
+    id: int
+    place: Place
+    group: ClassVar[int] = ANYTHING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class All(Node):
+    """Every part holds; without parts: true."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnyOf(Node):
+    """At least one part holds; without parts: false."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf(Node):
+    """Exactly one part holds."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Not(Node):
+    """The part does not hold."""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition(Node):
+    """`then` holds where `test` does, `otherwise` where it does not."""
+
+    test: Node
+    then: Node
+    otherwise: Node
+
+
+@dataclass(slots=True)
+class Definition:
+    """What a reference leads to, once it is compiled."""
+
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference(Node):
+    """What a definition says, which is still being compiled where the reference stands."""
+
+    definition: Definition = field(default_factory=Definition)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeIs(Node):
+    """The value's type is among the bits of `mask`."""
+
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneValue(Node):
+    """The value equals one of `values` (enum, const); `keys` are theirs."""
+
+    values: tuple[Any, ...]
+    keys: frozenset[Key]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque(Node):
+    """Something that is not looked into: it is only known to be equal to itself."""
+
+    concerns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound(Node):
+    """The number is at least (`is_lower`) or at most `limit`, or beyond it when `is_exclusive`."""
+
+    is_lower: bool
+    limit: Fraction
+    is_exclusive: bool
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultipleOf(Node):
+    """The number is an integer times `step`, which is positive."""
+
+    step: Fraction
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenAsInteger(Node):
+    """The number is written without fraction and exponent: what draft 4 calls an integer."""
+
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Length(Node):
+    """The string has at least (`is_lower`) or at most `limit` characters."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern(Node):
+    """The regular expression matches somewhere in the string."""
+
+    pattern: str
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Format(Node):
+    """The string has the format, which the dialect asserts."""
+
+    name: str
+    dialect_uri: str
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemCount(Node):
+    """The array has at least (`is_lower`) or at most `limit` items."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UniqueItems(Node):
+    """No two items of the array are equal."""
+
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemAt(Node):
+    """The item at `index`, if there is one, fits `schema`."""
+
+    index: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemsFrom(Node):
+    """Every item from `index` on fits `schema`."""
+
+    index: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contains(Node):
+    """At least (`is_lower`) or at most `limit` items fit `schema`."""
+
+    is_lower: bool
+    limit: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PropertyCount(Node):
+    """The object has at least (`is_lower`) or at most `limit` properties."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Required(Node):
+    """The object has the property."""
+
+    name: str
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Property(Node):
+    """The property, if there is one, fits `schema`."""
+
+    name: str
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching(Node):
+    """Every property whose name matches `pattern` fits `schema`."""
+
+    pattern: str
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Additional(Node):
+    """Every property that is neither among `names` nor matches one of `patterns` fits `schema`."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...]
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names(Node):
+    """Every name of a property, as a string, fits `schema`."""
+
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+def concerns(node: Node) -> int:
+    """Give the types that a leaf speaks of."""
+    return node.concerns if isinstance(node, Opaque) else node.group
+
+
+def resolved(node: Node) -> Node:
+    """Give what a chain of references leads to; unguarded loops are refused before anybody asks."""
+    while isinstance(node, Reference) and node.definition.node is not None:
+        node = node.definition.node
+    return node
+
+
+def is_true(node: Node) -> bool:
+    """Whether a node plainly accepts everything."""
+    node = resolved(node)
+    return isinstance(node, All) and all(is_true(part) for part in node.parts)
+
+
+def is_false(node: Node) -> bool:
+    """Whether a node plainly accepts nothing."""
+    node = resolved(node)
+    if isinstance(node, All):
+        return any(is_false(part) for part in node.parts)
+    return isinstance(node, AnyOf) and not node.parts

@@ -1,0 +1,242 @@
+"""Numbers and strings: whether any value is under some leaves and breaks others. True is sure, False is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from contracts.compatibility.json_schema.evaluate import fits, within
+from contracts.compatibility.json_schema.facts import Count
+from contracts.compatibility.json_schema.nodes import (
+    Bound,
+    Format,
+    Length,
+    MultipleOf,
+    Node,
+    OneValue,
+    Pattern,
+)
+from contracts.compatibility.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
+
+_MAX_LISTED: Final = 300
+
+FORMAT_LANGUAGES: Final = {
+    "date": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    "ipv4": r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$",
+    "uuid": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+}
+"""Patterns that every string of a format matches."""
+
+WIDER_FORMATS: Final = {
+    "uri": frozenset({"uri-reference", "iri", "iri-reference"}),
+    "uri-reference": frozenset({"iri-reference"}),
+    "iri": frozenset({"iri-reference"}),
+    "email": frozenset({"idn-email"}),
+}
+"""Formats that every string of a format has too."""
+
+
+@dataclass(slots=True)
+class Line:
+    """The numbers between two ends; an end is a limit and whether the limit itself is left out."""
+
+    low: tuple[Fraction, bool] | None = None
+    high: tuple[Fraction, bool] | None = None
+
+    def keep(self, bound: Bound) -> None:
+        """Narrow to what keeps a bound."""
+        self._cut(bound.limit, is_lower=bound.is_lower, is_exclusive=bound.is_exclusive)
+
+    def break_(self, bound: Bound) -> None:
+        """Narrow to what breaks a bound."""
+        self._cut(bound.limit, is_lower=not bound.is_lower, is_exclusive=not bound.is_exclusive)
+
+    def _cut(self, limit: Fraction, *, is_lower: bool, is_exclusive: bool) -> None:
+        end = (limit, is_exclusive)
+        if is_lower:
+            self.low = end if self.low is None else max(self.low, end)
+        elif self.high is None or (limit, not is_exclusive) < (self.high[0], not self.high[1]):
+            self.high = end
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no number is left."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or self.high[1]))
+
+    def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
+        """Give the first and last factor of `step` in the line; None is without end."""
+        first = last = None
+        if self.low is not None:
+            factor = self.low[0] / step
+            first = math.floor(factor) + 1 if self.low[1] else math.ceil(factor)
+        if self.high is not None:
+            factor = self.high[0] / step
+            last = math.ceil(factor) - 1 if self.high[1] else math.floor(factor)
+        return first, last
+
+
+@dataclass(slots=True)
+class NumberFacts:
+    """What leaves that hold and leaves that do not say of a number."""
+
+    holding: Iterable[Node]
+    broken: list[Node]
+    is_integer: bool
+    line: Line = field(default_factory=Line)
+    step: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        steps = [Fraction(1)] if self.is_integer else []
+        for leaf in self.holding:
+            if isinstance(leaf, Bound):
+                self.line.keep(leaf)
+            elif isinstance(leaf, MultipleOf):
+                steps.append(leaf.step)
+        for leaf in self.broken:
+            if isinstance(leaf, Bound):
+                self.line.break_(leaf)
+        for step in steps:
+            self.step = step if self.step is None else _common_multiple(self.step, step)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether surely no number is like that."""
+        if self.line.is_empty or self._is_between_steps():
+            return True
+        line = self.line
+        if line.low is not None and line.high is not None and line.low[0] == line.high[0]:
+            return self._excludes(line.low[0])
+        if self.step is None:
+            return False
+        first, last = line.multiples(self.step)
+        if first is None or last is None:
+            return False
+        if last - first >= _MAX_LISTED:
+            return False
+        return all(self._excludes(factor * self.step) for factor in range(first, last + 1))
+
+    def _is_between_steps(self) -> bool:
+        """Whether every number left is a multiple of what it must not be, or an integer though it must be none."""
+        if self.step is None:
+            return False
+        if not self.is_integer and self.step.denominator == 1:
+            return True
+        return any(
+            isinstance(leaf, MultipleOf) and (self.step / leaf.step).denominator == 1 for leaf in self.broken
+        )
+
+    def _excludes(self, number: Fraction) -> bool:
+        if (number.denominator == 1) != self.is_integer:
+            return True
+        for leaf in self.broken:
+            if isinstance(leaf, OneValue) and ("number", number) in leaf.keys:
+                return True
+            if isinstance(leaf, MultipleOf) and (number / leaf.step).denominator == 1:
+                return True
+            if isinstance(leaf, Bound) and within(number, leaf):
+                return True
+        return False
+
+
+def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
+    return Fraction(
+        math.lcm(one.numerator * other.denominator, other.numerator * one.denominator),
+        one.denominator * other.denominator,
+    )
+
+
+@dataclass(slots=True)
+class StringFacts:
+    """What leaves that hold and leaves that do not say of a string."""
+
+    holding: Iterable[Node]
+    broken: list[Node]
+    count: Count = field(default_factory=Count)
+    inside: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    formats: list[Format] = field(default_factory=list)
+    excluded: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for leaf in self.holding:
+            match leaf:
+                case Length(is_lower=is_lower, limit=limit):
+                    self._limit(limit, is_lower=is_lower)
+                case Pattern(pattern=pattern):
+                    self.inside.append(pattern)
+                case Format(name=name):
+                    self.formats.append(leaf)
+                    if name in FORMAT_LANGUAGES:
+                        self.inside.append(FORMAT_LANGUAGES[name])
+        for leaf in self.broken:
+            match leaf:
+                case Length(is_lower=is_lower, limit=limit):
+                    self._limit(limit - 1 if is_lower else limit + 1, is_lower=not is_lower)
+                case Pattern(pattern=pattern):
+                    self.outside.append(pattern)
+                case OneValue(values=values):
+                    self.excluded.update(value for value in values if isinstance(value, str))
+
+    def _limit(self, limit: int, *, is_lower: bool) -> None:
+        if is_lower:
+            self.count.at_least(limit)
+        else:
+            self.count.at_most(limit)
+
+    @property
+    def question(self) -> Question:
+        """Give the question after all strings of that kind, formats and unreadable patterns left out."""
+        return Question(
+            tuple(sorted({each for each in self.inside if automaton_of(each)})),
+            tuple(sorted({each for each in self.outside if automaton_of(each)})),
+            self.count.least,
+            self.count.most,
+            frozenset(self.excluded) if len(self.excluded) <= _MAX_LISTED else frozenset(),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether surely no string is like that."""
+        if self.count.is_empty or self._is_of_wider_format():
+            return True
+        if self.count.most == 0:
+            return self._excludes_empty()
+        question = self.question
+        if not question.inside and not question.outside:
+            return False
+        free = Question(question.inside, question.outside)
+        if _has_none(free):
+            return True
+        is_bounded = question.least > 0 or question.most is not None or bool(question.excluded)
+        return is_bounded and _has_none(question)
+
+    def _is_of_wider_format(self) -> bool:
+        return any(
+            isinstance(leaf, Format)
+            and leaf.dialect_uri == held.dialect_uri
+            and leaf.name in WIDER_FORMATS.get(held.name, ())
+            for leaf in self.broken
+            for held in self.formats
+        )
+
+    def _excludes_empty(self) -> bool:
+        return any(fits("", leaf) is False for leaf in self.holding) or any(
+            fits("", leaf) is True for leaf in self.broken
+        )
+
+
+def _has_none(question: Question) -> bool:
+    try:
+        return first_string(question) is None
+    except TooLargeError:
+        return False

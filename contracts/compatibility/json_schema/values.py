@@ -1,0 +1,140 @@
+"""JSON values as the judge sees them: seven disjoint types, exact numbers, equality, text."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final
+
+NULL: Final = 1
+BOOLEAN: Final = 2
+INTEGER: Final = 4
+"""Numbers without a fractional part, however they are written."""
+FRACTION: Final = 8
+"""Numbers with a fractional part."""
+STRING: Final = 16
+ARRAY: Final = 32
+OBJECT: Final = 64
+NUMBER: Final = INTEGER | FRACTION
+ANYTHING: Final = 127
+
+TYPES: Final = {
+    "null": NULL,
+    "boolean": BOOLEAN,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "string": STRING,
+    "array": ARRAY,
+    "object": OBJECT,
+}
+
+MAX_EXPONENT: Final = 400
+"""Numbers written with larger exponents are not calculated with: 1e999999999 would fill the memory."""
+
+Key = tuple[Any, ...]
+
+
+def exact(number: float | Decimal) -> Fraction | None:
+    """Give the number that was written; a float stands for the shortest decimal that reads back as it.
+
+    None for what is not calculated with: not finite, or an exponent beyond MAX_EXPONENT.
+    """
+    if isinstance(number, int):
+        return Fraction(number)
+    decimal = Decimal(repr(number)) if isinstance(number, float) else number
+    if not decimal.is_finite():
+        return None
+    return Fraction(decimal) if abs(decimal.adjusted()) <= MAX_EXPONENT else None
+
+
+def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
+    """Give the one type bit of a value; a number beyond MAX_EXPONENT may be either kind of number."""
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, str):
+        return STRING
+    if isinstance(value, dict):
+        return OBJECT
+    if isinstance(value, list):
+        return ARRAY
+    number = exact(value)
+    if number is None:
+        return NUMBER
+    return INTEGER if number.denominator == 1 else FRACTION
+
+
+def key_of(value: Any) -> Key:
+    """Give what two values share exactly when they are equal as JSON: 1 and 1.0 are, true and 1 are not."""
+    if isinstance(value, dict):
+        return ("object", frozenset((name, key_of(member)) for name, member in value.items()))
+    if isinstance(value, list):
+        return ("array", tuple(key_of(item) for item in value))
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        number = exact(value)
+        return ("number", number if number is not None else repr(value))
+    return (type(value).__name__, value)
+
+
+def shape_of(value: Any) -> Key:
+    """Give what two documents share exactly when nothing tells them apart, not even `1` from `1.0`."""
+    if isinstance(value, dict):
+        return ("object", frozenset((name, shape_of(member)) for name, member in value.items()))
+    if isinstance(value, list):
+        return ("array", tuple(shape_of(item) for item in value))
+    return (type(value).__name__, repr(value))
+
+
+def exceeds(value: Any, depth: int, size: int) -> bool:
+    """Whether a value is nested deeper than `depth`, or has more than `size` parts; takes no recursion."""
+    level = [value]
+    for _ in range(depth + 1):
+        children: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                children.extend(node.values())
+            elif isinstance(node, list):
+                children.extend(node)
+        size -= len(children)
+        if size < 0:
+            return True
+        if not children:
+            return False
+        level = children
+    return True
+
+
+def written(number: Fraction) -> int | Decimal:
+    """Write a number whose denominator divides a power of ten; None of it is lost."""
+    if number.denominator == 1:
+        return int(number)
+    digits = 0
+    while number.denominator != 1:
+        number *= 10
+        digits += 1
+    return Decimal(f"{number.numerator}e-{digits}")
+
+
+def is_decimal(number: Fraction) -> bool:
+    """Whether a number has a finite decimal form."""
+    rest = number.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1
+
+
+def text_of(value: Any) -> str:
+    """Write a value as JSON text, decimals digit by digit."""
+    if isinstance(value, dict):
+        members = (
+            f"{json.dumps(name, ensure_ascii=False)}:{text_of(member)}" for name, member in value.items()
+        )
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(text_of(item) for item in value) + "]"
+    if isinstance(value, Decimal):
+        return f"{value:f}" if abs(value.adjusted()) <= MAX_EXPONENT else str(value)
+    return json.dumps(value, ensure_ascii=False)
