@@ -23,6 +23,8 @@ _IMPORTED_BEFORE_THE_FORK = (
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "spark_jobs.judge",
+    "spark_jobs.data_files",
+    "pyiceberg.io.pyarrow",
 )
 
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from contracts.errors import Unavailable
 from contracts.ledger import Vector
-from spark_jobs.topics import kafka_errors
+from spark_jobs.topics import Topics, kafka_errors
 
 Headers = list[tuple[str, str | bytes | None]]
 """As the client takes them; ours and those of a source are always bytes or null."""
@@ -70,6 +70,8 @@ class TransactionalProducer:
     def fence(self) -> None:
         """Fence older producers of this id and abort what they left open. Raises Fenced or Unavailable."""
         with kafka_errors(f"initialise transactions of {self.transactional_id}"):
+            # Connects. Without a connection the client would look for its coordinator again half a second later.
+            self._producer.list_topics(timeout=_INIT_SECONDS)
             self._producer.init_transactions(_INIT_SECONDS)
 
     def write(self, records: Iterable[OutputRecord]) -> int:
@@ -97,7 +99,10 @@ def read_committed(bootstrap_servers: str, topic: str, start: Vector, end: Vecto
 
     Raises Unavailable when the broker stops answering, or when a transaction stays open for too long.
     """
-    open_partitions = {p for p, offset in end.items() if offset > max(0, start.get(p, 0))}
+    # Asked of the broker here: a consumer that is told to find the beginning takes half a second for it.
+    earliest = Topics(bootstrap_servers).earliest(topic)
+    begin = {p: max(start.get(p, 0), earliest.get(p, 0)) for p in end}
+    open_partitions = {p for p, offset in end.items() if offset > begin[p]}
     if not open_partitions:
         return
     consumer = Consumer(
@@ -114,12 +119,7 @@ def read_committed(bootstrap_servers: str, topic: str, start: Vector, end: Vecto
     )
     try:
         with kafka_errors(f"read topic {topic}"):
-            consumer.assign(
-                [
-                    TopicPartition(topic, p, start.get(p, 0) or OFFSET_BEGINNING)
-                    for p in sorted(open_partitions)
-                ]
-            )
+            consumer.assign([TopicPartition(topic, p, begin[p]) for p in sorted(open_partitions)])
             yield from _read_until(consumer, open_partitions, topic, end)
     finally:
         consumer.close()

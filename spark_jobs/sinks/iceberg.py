@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
-from pyspark.sql.types import StructField
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import Evidence, read_evidence
-from contracts.ledger import Ledger, Settled, Settlement, Vector
+from contracts.ledger import Ledger, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
+from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
-from spark_jobs.judge import column_types, judge_column
+from spark_jobs.judge import column_types
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, headers_of, read_committed
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
@@ -31,13 +32,13 @@ from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from spark_jobs.settings import JobSettings
 
 _STAGE_ATTEMPTS = 5
-_ROWS_PER_FILE = 50_000
-"""Fewer make one file of what several source partitions bring; more are written in parallel, a file a partition."""
+_RECORDS_PER_TASK = 25_000
+"""Fewer are judged in one task, and make one file of what several source partitions bring."""
 
 
 class IcebergSink:
@@ -54,7 +55,6 @@ class IcebergSink:
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
-        self._gone: tuple[StructField, ...] = ()
         self.name = f"iceberg:{self._table.name}"
 
     @property
@@ -64,7 +64,7 @@ class IcebergSink:
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Create the table or add its new columns."""
-        self._gone = self._table.ensure(column_types(plan))
+        self._table.ensure(column_types(plan))
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
@@ -99,27 +99,18 @@ class IcebergSink:
         """Let go of the producers."""
         self._slots = []
 
-    def judge(self, batch: MicroBatch) -> HeldBatch:
-        """Judge the rows that are not settled, and keep what will be written of them."""
-        judge = judge_column(batch.plan, typed=True)
+    def judge(self, batch: MicroBatch) -> JudgedFiles:
+        """Judge the rows that are not settled; the accepted ones are written to files that nobody sees yet."""
         settled = self._settled.within(batch.start, batch.end)
         rows = _without(batch.rows, list(settled)) if settled else batch.rows
-        verdict = F.col("_verdict")
-        refused = verdict["disposition"] == int(Disposition.QUARANTINED)
-        judged = rows.withColumn("_verdict", judge(F.col("value"))).select(
-            verdict["disposition"].alias("_disposition"),
-            verdict["failed"].alias("_failed"),
-            verdict["columns"].alias("_columns"),
-            "partition",
-            "offset",
-            "timestamp",
-            # The bytes of accepted records are not needed again: only the refused ones are held.
-            F.when(refused, _original()).alias("_original"),
+        records = span(batch.start, batch.end)
+        target = self._table.target(
+            batch.plan, batch.contract, f"tidegate-{self._held.epoch}-{self._held.n + 1}"
         )
-        # Held as rows: cheaper than a columnar cache that is read once. And where `persist` would read and judge again
-        # after an executor is lost, this fails, and the batch begins anew: a record is judged once.
-        held = judged.localCheckpoint(eager=False)
-        return HeldBatch(self, held, batch, _tally(held))
+        work = judge_and_write(batch.plan, target)
+        # One pass and one job: read, judged and written in the same task.
+        judged = rows.select(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
+        return JudgedFiles(self, batch, judged.toArrow())
 
     def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
@@ -133,12 +124,16 @@ class IcebergSink:
             self._slots[slot].write(records)
         return evidence
 
-    def stage(self, rows: DataFrame | None, batch: MicroBatch) -> str:
-        """Step 9: write the accepted rows where no reader looks; gives the mark to publish them by."""
+    def stage(self, files: list[str], batch: MicroBatch) -> str:
+        """Step 9: put the files of accepted rows where no reader looks; gives the mark to publish them by."""
         with batch.watch(Step.STAGE):
-            return self._table.stage(rows)
+            return self._table.stage(files)
 
-    def publish(self, rows: DataFrame | None, mark: str, batch: MicroBatch, decision: Decision) -> Ledger:
+    def discard(self, files: list[str]) -> None:
+        """Delete files that will not be staged."""
+        self._table.delete_files(files)
+
+    def publish(self, files: list[str], mark: str, batch: MicroBatch, decision: Decision) -> Ledger:
         """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
         held = self._held
         ahead = self._settled.after(batch.end)
@@ -151,14 +146,10 @@ class IcebergSink:
                 is_published = self._table.publish(mark, held, new)
             if is_published:
                 self._ledger, self._settled = new, ahead
+                self._table.tidy(files)
                 return new
-            mark = self.stage(rows, batch)
+            mark = self.stage(files, batch)
         raise Unavailable(f"{self._table.name}: other commits kept moving the table while a batch was staged")
-
-    def fill(self, plan: EnforcementPlan) -> list[Column]:
-        """Give the columns of the table that the contract has, and null for those it no longer has."""
-        known = [F.col("_columns")[name].alias(name) for name in column_types(plan).names]
-        return known + [F.lit(None).cast(field.dataType).alias(field.name) for field in self._gone]
 
     @property
     def _held(self) -> Ledger:
@@ -176,7 +167,7 @@ class IcebergSink:
             before = start.new_ledger(name, scan_from, slots)
         claimed = before.claim(slots)
         for _ in range(_STAGE_ATTEMPTS):
-            if self._table.publish(self._table.stage(None), held, claimed):
+            if self._table.publish(self._table.stage([]), held, claimed):
                 return claimed
         raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
 
@@ -201,75 +192,62 @@ class IcebergSink:
         return Settled(entries)
 
 
-@dataclass(frozen=True, slots=True)
-class HeldBatch:
-    """A judged batch in the executors' memory."""
+@dataclass(slots=True)
+class JudgedFiles:
+    """A judged batch: its accepted rows in files that no snapshot names, the rest in the driver's memory."""
 
     sink: IcebergSink
-    judged: DataFrame
     batch: MicroBatch
-    tallies: tuple[Tally, ...]
+    results: pa.Table
+    _is_decided: bool = False
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """Records by disposition and failed slots."""
+        counts = self.results.filter(pc.field("records").is_valid())
+        sums = counts.group_by(["disposition", "failed"]).aggregate([("records", "sum")])
+        return tuple(
+            Tally(Disposition(row["disposition"]), row["failed"], row["records_sum"])
+            for row in sums.to_pylist()
+        )
 
     def first_failed(self) -> FailedRecord:
         """Look for the first record that must not pass."""
-        failed = self.judged.where(F.col("_disposition") == int(Disposition.FAILED))
-        first = failed.select("partition", "offset", "_failed").orderBy("partition", "offset").limit(1)
-        (found,) = first.toArrow().to_pylist()
-        return FailedRecord(found["partition"], found["offset"], found["_failed"])
+        ordered = self._records(Disposition.FAILED).sort_by(
+            [("partition", "ascending"), ("offset", "ascending")]
+        )
+        (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
+        return FailedRecord(found["partition"], found["offset"], found["failed"])
 
     def write(self, decision: Decision) -> Published:
-        """Write refused records to the quarantine topic, the others to the table.
+        """Write refused records to the quarantine topic, and let the table have the files of the others.
 
-        The rows are staged meanwhile: staging is invisible, and the commit waits for both.
+        They are staged meanwhile: staging is invisible, and the commit waits for both.
         """
-        rows = self._rows(decision)
-        on_my_behalf = inheritable_thread_target(self.judged.sparkSession)
+        self._is_decided = True
+        files = self._files()
         with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
-            staging = pool.submit(on_my_behalf(self.sink.stage), rows, self.batch)
+            staging = pool.submit(
+                inheritable_thread_target(self.batch.rows.sparkSession)(self.sink.stage), files, self.batch
+            )
             with self.batch.watch(Step.QUARANTINE):
-                evidence = self._quarantine()
+                refused = self._records(Disposition.QUARANTINED)
+                evidence = self.sink.quarantine(refused, self.batch) if len(refused) else Counter[RuleKey]()
             mark = staging.result()
-        return Published(self.sink.publish(rows, mark, self.batch, decision), evidence)
+        return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
 
     def release(self) -> None:
-        """Free the rows now; else they wait for a collection in the driver."""
-        self.judged._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001 - it has no Python face
+        """Delete the files of a batch that was not to be written."""
+        if not self._is_decided:
+            self.sink.discard(self._files())
 
-    def _quarantine(self) -> Counter[RuleKey]:
-        if not any(tally.disposition is Disposition.QUARANTINED for tally in self.tallies):
-            return Counter()
-        refused = self.judged.where(F.col("_disposition") == int(Disposition.QUARANTINED))
-        rows = refused.select("partition", "offset", "_original.*").toArrow()
-        return self.sink.quarantine(rows, self.batch)
+    def _files(self) -> list[str]:
+        names: list[str] = self.results.column("file").drop_null().to_pylist()
+        return names
 
-    def _rows(self, decision: Decision) -> DataFrame | None:
-        if not decision.written:
-            return None
-        topic = F.lit(self.batch.plan.contract.topic).alias("topic")
-        rows = self.judged.where(F.col("_disposition") <= int(Disposition.ALERTED)).select(
-            *self.sink.fill(self.batch.plan),
-            F.struct(topic, "partition", "offset", "timestamp").alias("_source"),
-            F.lit(self.batch.contract).alias("_contract"),
-        )
-        return rows.coalesce(1 + decision.written // _ROWS_PER_FILE)
-
-
-def _original() -> Column:
-    """Hold what a quarantined record is rebuilt from."""
-    return F.struct("key", "value", "headers", F.unix_millis("timestamp").alias("timestamp_ms"))
-
-
-def _tally(judged: DataFrame) -> tuple[Tally, ...]:
-    """Count the batch by verdict; this is the action that reads Kafka and judges."""
-    counts = judged.groupBy("_disposition", "_failed").count().toArrow().to_pylist()
-    return tuple(
-        Tally(
-            Disposition(row["_disposition"]),
-            bytes(row["_failed"]) if row["_failed"] is not None else None,
-            row["count"],
-        )
-        for row in counts
-    )
+    def _records(self, disposition: Disposition) -> pa.Table:
+        is_wanted = (pc.field("disposition") == int(disposition)) & pc.field("offset").is_valid()
+        return self.results.filter(is_wanted)
 
 
 def _without(rows: DataFrame, settled: list[tuple[int, int]]) -> DataFrame:

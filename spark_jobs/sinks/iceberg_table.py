@@ -7,9 +7,13 @@ one that was compared.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
+import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql.types import (
     IntegerType,
@@ -22,10 +26,14 @@ from pyspark.sql.types import (
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
+from contracts.plan import EnforcementPlan
+from spark_jobs.data_files import FileTarget
 from spark_jobs.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+log = structlog.get_logger()
 
 LEDGER_PROPERTY = "tidegate.ledger"
 BRANCH = "tidegate"
@@ -51,6 +59,15 @@ PROVENANCE = StructType(
 )
 """What every row carries after its typed columns: where it came from, and which contract version let it in."""
 
+_SOURCE = pa.struct(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+
 _TABLE_PROPERTIES = {
     "format-version": "2",
     # Rows arrive by source partition; shuffling them costs more than it helps.
@@ -68,7 +85,7 @@ def table_name(contract_id: str) -> str:
 
 
 class LedgerTable:
-    """One table of the catalog `lake`, through Spark for rows and through Iceberg's own classes for commits."""
+    """One table of the catalog `lake`: its definition through Spark, its commits through Iceberg's own classes."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
@@ -78,8 +95,8 @@ class LedgerTable:
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
 
-    def ensure(self, columns: StructType) -> tuple[StructField, ...]:
-        """Create the table, or add the columns that it lacks; gives the columns that the contract no longer has.
+    def ensure(self, columns: StructType) -> None:
+        """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
 
         Raises StreamStopped when the existing table is not ours, or has a column of another type.
         """
@@ -106,7 +123,6 @@ class LedgerTable:
                     f"{self.name}: column {field.name} is {found.dataType.simpleString()}, the contract says "
                     f"{field.dataType.simpleString()}; give the column another name in the contract, or alter the table"
                 )
-        return tuple(field for name, field in existing.items() if name not in wanted.names)
 
     @property
     def uuid(self) -> str:
@@ -118,20 +134,67 @@ class LedgerTable:
         text = self._operations().refresh().property(LEDGER_PROPERTY, None)
         return Ledger.parse(text) if text is not None else None
 
-    def stage(self, rows: DataFrame | None) -> str:
-        """Append rows to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
+    def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
+        """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
+        table = self._load()
+        ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
+        fields = [*plan.columns, pa.field("_source", _SOURCE), pa.field("_contract", pa.string())]
+        return FileTarget(
+            location=str(table.locationProvider().newDataLocation(f"{name}-{uuid4().hex[:8]}")),
+            schema=pa.schema([_with_ids(field, ids[field.name], ids) for field in fields]),
+            topic=plan.contract.topic,
+            contract=contract,
+            compression=str(table.properties().getOrDefault("write.parquet.compression-codec", "zstd")),
+            properties={str(key): str(value) for key, value in dict(table.io().properties()).items()},
+        )
 
-        Without rows an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
+    def stage(self, files: Sequence[str]) -> str:
+        """Append data files to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
+
+        Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
         and a change of properties alone would be no compare-and-set there.
         """
         self._align_branch()
         mark = uuid4().hex
-        if rows is None:
-            self._load().newFastAppend().toBranch(BRANCH).set(_MARK, mark).commit()
-        else:
-            to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
-            to.option(f"snapshot-property.{_MARK}", mark).append()
+        table = self._load()
+        if files and _arranges(table):
+            self._stage_arranged(files, mark)
+            return mark
+        append = table.newAppend() if files else table.newFastAppend()
+        for name in files:
+            append.appendFile(self._described(table, name))
+        append.toBranch(BRANCH).set(_MARK, mark).commit()
         return mark
+
+    def tidy(self, files: Sequence[str]) -> None:
+        """Delete published files whose rows the table has in others, arranged anew."""
+        if files and _arranges(self._load()):
+            self.delete_files(files)
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        """Delete data files that no snapshot names; one that stays behind harms nobody."""
+        io = self._load().io()
+        for name in files:
+            try:
+                io.deleteFile(name)
+            except Py4JError as error:
+                log.warning("data_file_left", file=name, error=_first_line(error))
+
+    def _described(self, table: Any, name: str) -> Any:
+        """Describe a data file as the table's metadata wants it, with the bounds of its columns."""
+        file = table.io().newInputFile(name)
+        metrics = self._iceberg.parquet.ParquetUtil.fileMetrics(
+            file, self._iceberg.MetricsConfig.forTable(table)
+        )
+        builder = self._iceberg.DataFiles.builder(table.spec()).withInputFile(file)
+        return builder.withFormat("PARQUET").withMetrics(metrics).build()
+
+    def _stage_arranged(self, files: Sequence[str], mark: str) -> None:
+        """Append the rows of the files as a partitioned or sorted table wants them: Spark arranges them anew."""
+        wanted = self._spark.table(self._quoted).schema
+        rows = self._spark.read.schema(wanted).parquet(*files)
+        to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
+        to.option(f"snapshot-property.{_MARK}", mark).append()
 
     def publish(self, mark: str, held: Ledger | None, new: Ledger) -> bool:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
@@ -190,6 +253,31 @@ class LedgerTable:
 
     def _operations(self) -> Any:
         return self._load().operations()
+
+
+def _arranges(table: Any) -> bool:
+    """Whether the table wants its rows by partition or in an order."""
+    return not (table.spec().isUnpartitioned() and table.sortOrder().isUnsorted())
+
+
+def _field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
+    """Give the id of each field of a struct of the table's schema, by its dotted name."""
+    ids: dict[str, int] = {}
+    for field in node["fields"]:
+        name = prefix + field["name"]
+        ids[name] = field["id"]
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            ids |= _field_ids(field["type"], f"{name}.")
+    return ids
+
+
+def _with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str = "") -> pa.Field:
+    """Mark a field of a data file with its id in the table: readers know columns by nothing else."""
+    name = prefix + field.name
+    if pa.types.is_struct(field.type):
+        members = [_with_ids(member, ids[f"{name}.{member.name}"], ids, f"{name}.") for member in field.type]
+        field = pa.field(field.name, pa.struct(members))
+    return field.with_nullable(True).with_metadata({"PARQUET:field_id": str(identity)})
 
 
 def _definition(field: StructField) -> str:

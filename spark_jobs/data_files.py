@@ -1,0 +1,199 @@
+"""Judge a batch where its records are, and write the accepted ones to data files there.
+
+One pass over the records, in the Python workers: what goes back to the driver is the refused records, the counts, and
+the names of the files. A file that no snapshot names is invisible, so that nothing is written as far as any reader can
+tell until the driver has looked at the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyspark import TaskContext
+
+from contracts.plan import EnforcementPlan
+from contracts.verdict import Disposition
+
+INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
+"""The columns of the Kafka source that a worker needs."""
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+RESULT: Final = pa.schema(
+    [
+        ("disposition", pa.int8()),
+        ("failed", pa.binary()),
+        ("records", pa.int64()),
+        ("file", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("timestamp_ms", pa.int64()),
+    ]
+)
+"""What a worker returns, rows of three kinds: counts (disposition, failed, records), written files (file), and single
+records (disposition, failed, partition, offset): every quarantined one with its bytes, and of the failed ones the first
+of each source partition."""
+
+RESULT_DDL: Final = (
+    "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
+    "value binary, headers array<struct<key: string, value: binary>>, timestamp_ms bigint"
+)
+
+_ROW_GROUP_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """Where and how the accepted rows of one batch are written.
+
+    `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table. File names
+    begin with `location`; `properties` are those of the table's file system.
+    """
+
+    location: str
+    schema: pa.Schema
+    topic: str
+    contract: str
+    compression: str
+    properties: dict[str, str]
+
+
+def judge_and_write(
+    plan: EnforcementPlan, target: FileTarget
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: it takes batches of the columns INPUT and gives batches of RESULT."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts: Counter[tuple[int, bytes | None]] = Counter()
+        first_failed: dict[int, dict[str, Any]] = {}
+        with DataFile(target, _task_name()) as file:
+            for batch in batches:
+                judged = plan.judge_typed(batch.column("value"))
+                dispositions = np.asarray(judged.field(0))
+                failed = judged.field(1)
+                others = np.flatnonzero(dispositions)
+                counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
+                for index in others.tolist():
+                    counts[int(dispositions[index]), failed[index].as_py()] += 1
+                is_written = dispositions <= int(Disposition.ALERTED)
+                file.write(judged.field(2), batch, None if is_written.all() else pa.array(is_written))
+                refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
+                if len(refused):
+                    yield _originals(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
+                for index in np.flatnonzero(dispositions == int(Disposition.FAILED)).tolist():
+                    partition = batch.column("partition")[index].as_py()
+                    place = {"partition": partition, "offset": batch.column("offset")[index].as_py()}
+                    if partition not in first_failed or place["offset"] < first_failed[partition]["offset"]:
+                        failure = {"disposition": int(Disposition.FAILED), "failed": failed[index].as_py()}
+                        first_failed[partition] = place | failure
+        rows: list[dict[str, Any]] = [
+            {"disposition": disposition, "failed": bits, "records": records}
+            for (disposition, bits), records in counts.items()
+            if records
+        ]
+        rows += first_failed.values()
+        rows += [{"file": name} for name in file.written]
+        yield pa.RecordBatch.from_pylist(rows, RESULT)
+
+    return work
+
+
+class DataFile:
+    """One Parquet file, made when the first rows are written, complete when it is left without an error."""
+
+    def __init__(self, target: FileTarget, task: str) -> None:
+        self._target = target
+        self._name = f"{target.location}-{task}.parquet"
+        self._open = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
+        self._rows: list[pa.RecordBatch] = []
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._open:
+            if error[0] is None:
+                self._write_row_group()
+        if self._writer is not None and error[0] is None:
+            self.written.append(self._name)
+
+    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
+        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        count = len(columns)
+        target = self._target
+        source = pa.StructArray.from_arrays(
+            [
+                pa.repeat(pa.scalar(target.topic), count),
+                batch.column("partition"),
+                batch.column("offset"),
+                batch.column("timestamp"),
+            ],
+            fields=list(target.schema.field("_source").type),
+        )
+        arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), count)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
+        if is_written is not None:
+            rows = rows.filter(is_written)
+        if rows.num_rows:
+            self._rows.append(rows)
+        if sum(each.num_rows for each in self._rows) >= _ROW_GROUP_ROWS:
+            self._write_row_group()
+
+    def _write_row_group(self) -> None:
+        if self._rows:
+            self._writer = self._writer or self._create()
+            self._writer.write_table(pa.Table.from_batches(self._rows))
+            self._rows = []
+
+    def _create(self) -> pq.ParquetWriter:
+        io = load_file_io(self._target.properties, self._target.location)
+        stream = self._open.enter_context(io.new_output(self._name).create())
+        writer = pq.ParquetWriter(
+            stream,
+            self._target.schema,
+            compression=self._target.compression,
+            # As the table format wants them: 4 or 8 bytes where the precision allows.
+            store_decimal_as_integer=True,
+        )
+        return self._open.enter_context(writer)
+
+
+def _task_name() -> str:
+    """Name a task's attempt: no other of this application has the same."""
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - workers run within a task
+    return f"{task.partitionId():05d}-{task.taskAttemptId()}"
+
+
+def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
+    """Keep what refused records are rebuilt from."""
+    count = batch.num_rows
+    milliseconds = pc.floor_temporal(batch.column("timestamp"), unit="millisecond").cast(pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(int(Disposition.QUARANTINED), pa.int8()), count),
+            failed,
+            pa.nulls(count, pa.int64()),
+            pa.nulls(count, pa.string()),
+            batch.column("partition"),
+            batch.column("offset"),
+            batch.column("key"),
+            batch.column("value"),
+            batch.column("headers").cast(_HEADERS),
+            pc.divide(milliseconds, 1000),
+        ],
+        schema=RESULT,
+    )
