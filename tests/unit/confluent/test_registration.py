@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.confluent.conftest import Ask, record
+
+STRING = {"schema": '"string"'}
+
+
+def test_the_first_version_of_a_subject(ask: Ask) -> None:
+    status, body = ask("POST", "/subjects/plain/versions?normalize=False", {"schema": record("a")})
+    assert status == 200
+    assert {key: body[key] for key in ("subject", "version", "id", "schemaType", "deleted")} == {
+        "subject": "plain",
+        "version": 1,
+        "id": 1,
+        "schemaType": "AVRO",
+        "deleted": False,
+    }
+    assert body["schema"] == '{"type":"record","name":"U","fields":[{"name":"a","type":"int"}]}'
+
+
+def test_the_same_schema_again_is_the_same_version_and_elsewhere_the_same_id(ask: Ask) -> None:
+    first = ask("POST", "/subjects/a/versions", STRING)[1]
+    again = ask("POST", "/subjects/a/versions", {"schema": '{"type": "string"}'})[1]
+    elsewhere = ask("POST", "/subjects/b/versions", STRING)[1]
+    assert (first["id"], first["version"]) == (again["id"], again["version"]) == (1, 1)
+    assert (elsewhere["id"], elsewhere["guid"], elsewhere["version"]) == (1, first["guid"], 1)
+    assert ask("GET", "/schemas/ids/1/subjects")[1] == ["a", "b"]
+    assert ask("GET", "/schemas/ids/1/versions?offset=1&limit=-1")[1] == [{"subject": "b", "version": 1}]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        ({"schema": "{"}, 42201, "Invalid schema: it is no JSON"),
+        ({"schema": '{"type":"record"}'}, 42201, "Invalid schema: not an Avro schema"),
+        ({"schema": '{"type":"nope"}', "schemaType": "JSON"}, 42201, "Invalid schema: not a JSON Schema"),
+        ({"schema": "x", "schemaType": "PROTOBUF"}, 42201, "PROTOBUF is not supported"),
+        ({"schema": "x", "schemaType": "avro"}, 42201, "in capitals"),
+        ({"schema": ""}, 42201, "Empty schema"),
+        ({"schema": '"string"', "id": 7}, 42205, "not in import mode"),
+        ({"schema": '"string"', "version": 3}, 42201, "Version is not one more than previous version"),
+        (
+            {"schema": '"x.Y"', "references": [{"name": "x.Y", "subject": "none", "version": 1}]},
+            42201,
+            "the reference 'x.Y' leads to version 1 of the subject 'none', which does not exist",
+        ),
+    ],
+    ids=["json", "avro", "json-schema", "protobuf", "case", "empty", "id", "version", "reference"],
+)
+def test_what_cannot_be_registered_is_refused_with_its_number(
+    ask: Ask, body: dict[str, Any], code: int, message: str
+) -> None:
+    status, answer = ask("POST", "/subjects/s/versions", body)
+    assert (status, answer["error_code"]) == (422, code)
+    assert message in answer["message"]
+    assert ask("GET", "/subjects")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"name": "r", "type": "SQL", "kind": "CONDITION"}, "'SQL', which nobody would run"),
+        ({"name": "1r", "type": "CEL"}, "is no rule name"),
+        ({"name": "r" * 257, "type": "CEL"}, "is no rule name"),
+        ({"name": "r", "type": "CEL", "mode": "UPGRADE"}, "can only be WRITE, READ, WRITEREAD"),
+        ({"name": "r", "type": "CEL", "mode": "WRITE", "onFailure": "DLQ,NONE"}, "names two actions"),
+        ({"name": "r", "type": "CEL", "mode": "SOMETIMES"}, "mode"),
+        ({"type": "CEL"}, "name"),
+    ],
+    ids=["type", "name", "long", "mode", "actions", "unknown-mode", "nameless"],
+)
+def test_a_rule_that_nobody_could_run_is_42210_and_not_kept(
+    ask: Ask, rule: dict[str, Any], told: str
+) -> None:
+    status, answer = ask("POST", "/subjects/s/versions", {**STRING, "ruleSet": {"domainRules": [rule]}})
+    assert (status, answer["error_code"]) == (422, 42210)
+    assert told in answer["message"]
+    assert ask("GET", "/subjects")[1] == []
+
+
+def test_rule_names_are_unique_over_all_lists(ask: Ask) -> None:
+    rule = {"name": "r", "type": "CEL"}
+    rules = {"domainRules": [rule], "migrationRules": [{**rule, "mode": "UPGRADE"}]}
+    assert ask("POST", "/subjects/s/versions", {**STRING, "ruleSet": rules})[1]["error_code"] == 42210
+
+
+def test_metadata_and_rules_are_kept_inherited_and_give_a_new_id(ask: Ask) -> None:
+    metadata = {"properties": {"owner": "flow"}, "tags": {"**.a": ["PII"]}, "sensitive": ["owner"]}
+    rule = {"name": "r", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "message.a > 0"}
+    plain = ask("POST", "/subjects/s/versions", {"schema": record("a")})[1]
+    rich = ask(
+        "POST",
+        "/subjects/s/versions",
+        {"schema": record("a"), "metadata": metadata, "ruleSet": {"domainRules": [rule]}},
+    )[1]
+    assert (rich["id"], rich["version"]) == (2, 2)
+    assert rich["guid"] != plain["guid"]
+    found = ask("GET", "/subjects/s/versions/latest")[1]
+    assert found["metadata"] == metadata
+    assert found["ruleSet"]["domainRules"] == [{**rule, "disabled": False}]
+    wider = ask("POST", "/subjects/s/versions", {"schema": record("a", b=1)})[1]
+    assert wider["metadata"] == metadata
+    assert wider["ruleSet"] == found["ruleSet"]
+
+
+def test_an_empty_schema_changes_only_what_belongs_to_it(ask: Ask) -> None:
+    ask("POST", "/subjects/s/versions", {"schema": record("a")})
+    changed = ask("POST", "/subjects/s/versions", {"schema": "", "metadata": {"properties": {"k": "v"}}})[1]
+    assert changed["version"] == 2
+    assert json.loads(changed["schema"])["fields"] == [{"name": "a", "type": "int"}]
+
+
+def test_version_minus_one_asks_for_the_next_and_is_written_into_the_metadata(ask: Ask) -> None:
+    first = ask("POST", "/subjects/s/versions", {**STRING, "version": -1})[1]
+    second = ask("POST", "/subjects/s/versions", {**STRING, "version": -1})[1]
+    assert (first["version"], first["metadata"]) == (1, {"properties": {"confluent:version": "1"}})
+    assert (second["version"], second["metadata"]) == (2, {"properties": {"confluent:version": "2"}})
+
+
+def test_defaults_and_overrides_of_the_settings_are_merged_by_rule_name(ask: Ask) -> None:
+    def rules(**exprs: str) -> dict[str, Any]:
+        return {"domainRules": [{"name": name, "type": "CEL", "expr": expr} for name, expr in exprs.items()]}
+
+    ask(
+        "PUT",
+        "/config/s",
+        {
+            "defaultMetadata": {"properties": {"a": "default", "b": "default"}},
+            "overrideMetadata": {"properties": {"c": "override"}},
+            "defaultRuleSet": rules(one="default", two="default"),
+            "overrideRuleSet": rules(three="override"),
+        },
+    )
+    body = ask(
+        "POST",
+        "/subjects/s/versions",
+        {
+            **STRING,
+            "metadata": {"properties": {"b": "own", "c": "own"}},
+            "ruleSet": rules(two="own", three="own"),
+        },
+    )[1]
+    assert body["metadata"]["properties"] == {"a": "default", "b": "own", "c": "override"}
+    found = {rule["name"]: rule["expr"] for rule in body["ruleSet"]["domainRules"]}
+    assert found == {"one": "default", "two": "own", "three": "override"}
+
+
+def test_normalizing_finds_a_schema_whose_members_stand_in_another_order(ask: Ask) -> None:
+    text = '{"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "string"}}}'
+    other = '{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}'
+    ask("POST", "/subjects/s/versions?normalize=True", {"schema": text, "schemaType": "JSON"})
+    plain = ask("POST", "/subjects/s?normalize=False", {"schema": other, "schemaType": "JSON"})
+    normal = ask("POST", "/subjects/s?normalize=true", {"schema": other, "schemaType": "JSON"})
+    assert (plain[0], plain[1]["error_code"]) == (404, 40403)
+    assert (normal[0], normal[1]["version"]) == (200, 1)
+
+
+def test_lookup_tells_an_unknown_subject_from_an_unknown_schema(ask: Ask) -> None:
+    assert ask("POST", "/subjects/s?deleted=True", STRING) == (
+        404,
+        {"error_code": 40401, "message": "Subject 's' not found."},
+    )
+    ask("POST", "/subjects/s/versions", STRING)
+    assert ask("POST", "/subjects/s", {"schema": '"int"'}) == (
+        404,
+        {"error_code": 40403, "message": "Schema not found"},
+    )
+
+
+def test_references_are_resolved_shown_and_protected(ask: Ask) -> None:
+    ask("POST", "/subjects/unit/versions", {"schema": record("x", name="com.x.Unit")})
+    reference = {"name": "com.x.Unit", "subject": "unit", "version": -1}
+    schema = json.dumps({"type": "record", "name": "T", "fields": [{"name": "u", "type": "com.x.Unit"}]})
+    body = ask("POST", "/subjects/thing/versions", {"schema": schema, "references": [reference]})[1]
+    assert body["references"] == [{**reference, "version": 1}]
+    assert json.loads(body["schema"])["fields"] == [{"name": "u", "type": "com.x.Unit"}]
+    resolved = json.loads(ask("GET", "/schemas/ids/2?format=resolved")[1]["schema"])
+    assert resolved["fields"][0]["type"]["fields"] == [{"name": "x", "type": "int"}]
+    assert ask("GET", "/subjects/unit/versions/1/referencedby?offset=0&limit=-1") == (200, [2])
+    assert ask("DELETE", "/subjects/unit/versions/1")[1]["error_code"] == 42206
+    assert ask("DELETE", "/subjects/unit")[1]["error_code"] == 42206
+    ask("DELETE", "/subjects/thing")
+    assert ask("DELETE", "/subjects/unit") == (200, [1])
+
+
+def test_json_references_are_resolved_by_name(ask: Ask) -> None:
+    unit = '{"$id": "unit.json", "type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}'
+    ask("POST", "/subjects/unit/versions", {"schema": unit, "schemaType": "JSON"})
+    body = {
+        "schema": '{"type": "object", "properties": {"u": {"$ref": "unit.json"}}}',
+        "schemaType": "JSON",
+        "references": [{"name": "unit.json", "subject": "unit", "version": 1}],
+    }
+    assert ask("POST", "/subjects/thing/versions", body)[0] == 200
+    without = {**body, "references": []}
+    assert ask("POST", "/subjects/other/versions", without)[1]["error_code"] == 42201
+
+
+def test_tags_are_added_to_a_version_and_removed(ask: Ask) -> None:
+    ask("POST", "/subjects/s/versions", {"schema": record("a", name="com.x.U")})
+    place = {"entityPath": ".com.x.U.a", "entityType": "sr_field"}
+    added = ask(
+        "POST", "/subjects/s/versions/1/tags", {"tagsToAdd": [{"schemaEntity": place, "tags": ["PII"]}]}
+    )[1]
+    assert json.loads(added["schema"])["fields"][0]["confluent:tags"] == ["PII"]
+    removed = ask(
+        "POST",
+        "/subjects/s/versions/latest/tags",
+        {"tagsToRemove": [{"schemaEntity": place, "tags": ["PII"]}]},
+    )[1]
+    assert removed["version"] == 1
+    nowhere = {"entityPath": ".com.x.U.z"}
+    refused = ask(
+        "POST", "/subjects/s/versions/1/tags", {"tagsToAdd": [{"schemaEntity": nowhere, "tags": ["T"]}]}
+    )
+    assert refused[1]["error_code"] == 42201
+
+
+def test_the_python_client_gets_tags_in_the_schema(ask: Ask) -> None:
+    body = {
+        "schema": record("a", "b", name="com.x.U"),
+        "metadata": {"tags": {"**.a": ["PII"]}, "properties": {"k": "v"}},
+    }
+    ask("POST", "/subjects/s/versions", body)
+    python = ask("GET", "/schemas/ids/1", Confluent_Client_Version="python/2.16.0")[1]
+    assert python["metadata"] == {"properties": {"k": "v"}}
+    tags = {field["name"]: field.get("confluent:tags") for field in json.loads(python["schema"])["fields"]}
+    assert tags == {"a": ["PII"], "b": None}
+    java = ask("GET", "/schemas/ids/1", Confluent_Client_Version="java/8.1.0")[1]
+    assert java["metadata"]["tags"] == {"**.a": ["PII"]}
