@@ -47,13 +47,20 @@ def obey(broker: Broker, message: str) -> None:
     """Do what the message says: alter the settings of the topic that it names."""
     found = re.search(r"--entity-name (\S+) --add-config (\S+)", message)
     assert found is not None
+    alter(broker, found[1], dict(change.split("=", 1) for change in found[2].split(",")))
+
+
+def alter(broker: Broker, topic: str, settings: dict[str, str]) -> None:
+    """Alter settings of a topic, and wait until the broker itself has heard of it from its controller."""
     changes = [
-        ConfigEntry(*change.split("=", 1), incremental_operation=AlterConfigOpType.SET)
-        for change in found[2].split(",")
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
     ]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, found[1], incremental_configs=changes)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     client.incremental_alter_configs([resource])[resource].result(30)
+    while not settings_of(broker, topic).items() >= settings.items():
+        pass
 
 
 @pytest.fixture
@@ -163,19 +170,11 @@ def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
     line = make_line(sink=sink)
     line.produce(row(0, 999), row(1))
     output = quarantine_topic(line.topic) if sink == "iceberg" else accepted_topic(line.topic)
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
     topics = Topics(broker.bootstrap)
     source = topics.describe(line.topic)
     assert source is not None
     topics.ensure_output(output, source)
-    resource = ConfigResource(
-        ConfigResource.Type.TOPIC,
-        output,
-        incremental_configs=[
-            ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-        ],
-    )
-    client.incremental_alter_configs([resource])[resource].result(30)
+    alter(broker, output, {"cleanup.policy": "compact"})
     with pytest.raises(
         StreamStopped, match=f"topic {output} would not keep .*cleanup.policy is compact"
     ) as stopped:

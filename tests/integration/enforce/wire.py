@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 
 from tests.integration.enforce.line import Sent
@@ -17,6 +18,8 @@ BATCH_OVERHEAD_BYTES = 61
 _CASTAGNOLI = 0x82F63B78
 _PRODUCE, _VERSION, _ALL_REPLICAS = 0, 3, -1
 _TIMEOUT_MS = 10_000
+_DEADLINE_SECONDS = 30
+_UNKNOWN_TOPIC, _NOT_LEADER = 3, 6
 
 RawHeaders = Sequence[tuple[bytes, bytes | None]]
 
@@ -37,13 +40,16 @@ def send_batch(bootstrap: str, topic: str, records: Sequence[tuple[Sent, RawHead
             batch,
         )
     )
+    deadline = time.monotonic() + _DEADLINE_SECONDS
     host, port = bootstrap.split(":")
-    with socket.create_connection((host, int(port)), 30) as connection:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        (length,) = struct.unpack(">i", _receive(connection, 4))
-        answer = _receive(connection, length)
-    # correlation id, one topic, its name, one partition, its number, its error
-    (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name) + 4 + 4)
+    with socket.create_connection((host, int(port)), _DEADLINE_SECONDS) as connection:
+        error = _NOT_LEADER
+        while error in (_UNKNOWN_TOPIC, _NOT_LEADER) and time.monotonic() < deadline:  # it is as new as that
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            (length,) = struct.unpack(">i", _receive(connection, 4))
+            answer = _receive(connection, length)
+            # correlation id, one topic, its name, one partition, its number, its error
+            (error,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name) + 4 + 4)
     assert error == 0, f"the broker answered error {error}"
 
 
