@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +17,10 @@ from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars, ensure_jars
 from gateway.embedded.java import Java, find_java
 from gateway.embedded.processes import RunDirectory
+from gateway.storage.database import Database
 from spark_jobs.session import build_session
 from spark_jobs.settings import JobSettings
+from tests.postgresql import Postgresql
 
 # Half the start-up time; throughput is no test's business.
 QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -85,6 +88,39 @@ def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory)
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Postgresql]:
+    """A real PostgreSQL; take databases from it, everybody shares it."""
+    with Postgresql.running() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite file with the registry's tables, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    database = Database(f"sqlite:///{path}")
+    database.migrate()
+    database.close()
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a migrated database of its own, once on SQLite and once on PostgreSQL.
+
+    Where only one of them makes sense: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
+    """
+    if request.param == "sqlite":
+        template: Path = request.getfixturevalue("migrated_sqlite")
+        shutil.copy(template, tmp_path / "registry.db")
+        yield f"sqlite:///{tmp_path}/registry.db"
+    else:
+        server: Postgresql = request.getfixturevalue("postgresql")
+        with server.database() as url:
+            yield url
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from gateway.audit.chain import NO_ENTRY, AuditEntry, Change, chained
 from gateway.storage.tables import Instant, Table
 
-_CHUNK = 1000
+_CHUNK = 200
 
 
 class AuditRow(Table):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psycopg.errors
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -34,6 +35,8 @@ from gateway.storage.sql import Stores
 _LOCK_WAIT_SECONDS = 10.0
 _WRITERS_TURN = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number
 _WRITES = "tidegate_writes"
+# What PostgreSQL calls a mistake of the program, and SQLite a state of the database: the tables are another version's.
+_NO_SUCH_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 T = TypeVar("T")
 
@@ -110,7 +113,11 @@ def _outages_translated() -> Iterator[None]:
     """Turn what a database says when it cannot serve into Unavailable; mistakes of this program pass through."""
     try:
         yield
-    except (IntegrityError, ProgrammingError, DataError, NotSupportedError):
+    except ProgrammingError as error:
+        if isinstance(error.orig, _NO_SUCH_TABLES):
+            raise Unavailable(f"the registry's database does not serve: {error.orig}") from error
+        raise
+    except (IntegrityError, DataError, NotSupportedError):
         raise
     except DBAPIError as error:
         raise Unavailable(f"the registry's database does not serve: {error.orig}") from error

@@ -3,13 +3,13 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 
 from contracts.errors import SettingsError, Unavailable
 from contracts.report import BatchReport
@@ -17,39 +17,66 @@ from gateway.factory import Factory
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
 from gateway.storage.tables import Table
+from tests.postgresql import Postgresql
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
+
+
+only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 
 
 def url(folder: Path) -> str:
     return f"sqlite:///{folder}/registry.db"
 
 
-def tables(folder: Path) -> set[str]:
-    engine = create_engine(url(folder))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a database without a table."""
+    if request.param == "sqlite":
+        yield url(tmp_path)
+    else:
+        server: Postgresql = request.getfixturevalue("postgresql")
+        with server.database(template="template0") as made:
+            yield made
+
+
+def tables(address: str) -> set[str]:
+    engine = create_engine(address)
     found = set(inspect(engine).get_table_names())
     engine.dispose()
     return found
 
 
-def test_migrations_run_up_down_and_up_again(tmp_path: Path) -> None:
-    database = Database(url(tmp_path))
+def test_migrations_run_up_down_and_up_again(empty_url: str) -> None:
+    database = Database(empty_url)
     states = []
     for revision in ("head", "base", "head", "head"):
         database.migrate(revision)
-        states.append((database.is_current(), tables(tmp_path)))
+        states.append((database.is_current(), tables(empty_url)))
     database.close()
     ours = {*Table.metadata.tables, "alembic_version"}
     assert states == [(True, ours), (False, {"alembic_version"}), (True, ours), (True, ours)]
 
 
-def test_migrations_make_exactly_the_mapped_tables(tmp_path: Path) -> None:
-    Database(url(tmp_path)).migrate()
-    engine = create_engine(url(tmp_path))
+def test_migrations_make_exactly_the_mapped_tables(database_url: str) -> None:
+    engine = create_engine(database_url)
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
+
+
+@only_postgresql
+def test_a_migration_down_leaves_no_function_behind(database_url: str) -> None:
+    database = Database(database_url)
+    database.migrate("base")
+    database.close()
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        query = text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
+        assert connection.execute(query).all() == []
     engine.dispose()
 
 
@@ -61,13 +88,16 @@ def test_data_survives_a_migration_that_has_nothing_to_do(
     assert factory.registry().version("hospital.admissions", "1.2.0").registry_id == 1
 
 
-def test_processes_that_start_together_take_turns(tmp_path: Path) -> None:
+def test_processes_that_start_together_take_turns(empty_url: str) -> None:
     program = "import sys; from gateway.storage.database import Database; Database(sys.argv[1]).migrate()"
-    processes = [subprocess.Popen([sys.executable, "-c", program, url(tmp_path)]) for _ in range(4)]
+    processes = [subprocess.Popen([sys.executable, "-c", program, empty_url]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
-    assert Database(url(tmp_path)).is_current()
+    database = Database(empty_url)
+    assert database.is_current()
+    database.close()
 
 
+@only_sqlite
 def test_commits_are_durable_and_foreign_keys_hold(factory: Factory) -> None:
     def pragmas(stores: Stores) -> tuple[object, ...]:
         connection = stores.contracts._session.connection()
@@ -88,15 +118,27 @@ def test_a_failed_write_leaves_nothing(factory: Factory, make_report: MakeReport
     assert factory.streams().summaries() == ()
 
 
+@only_postgresql
+def test_commits_are_durable_and_readers_see_one_state_on_postgresql(factory: Factory) -> None:
+    def settings(stores: Stores) -> tuple[object, ...]:
+        connection = stores.contracts._session.connection()
+        names = ("synchronous_commit", "transaction_isolation")
+        return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names)
+
+    assert factory.database.read(settings) == ("on", "repeatable read")
+    assert factory.database.write(settings) == ("on", "read committed")
+
+
 def test_registry_ids_are_never_given_twice(factory: Factory, make_contract: MakeContract) -> None:
     registry = factory.registry()
     registry.publish(make_contract(), "c.json")
     registry.publish(make_contract(version="1.3.0"), "c.json")
-    path = factory.settings.database_url.get_secret_value().removeprefix("sqlite:///")
-    connection = sqlite3.connect(path)
-    connection.execute("DELETE FROM contract_versions WHERE registry_id = 2")
-    connection.commit()
-    connection.close()
+    engine = create_engine(factory.settings.database_url.get_secret_value())
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":  # SQLite asks for foreign keys only where it is told to
+            connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text("DELETE FROM contract_versions WHERE registry_id = 2"))
+    engine.dispose()
     assert registry.publish(make_contract(version="1.4.0"), "c.json").version.registry_id == 3
 
 

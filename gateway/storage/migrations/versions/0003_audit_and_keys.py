@@ -1,12 +1,10 @@
 """The audit log, which only grows, and the keys of access control."""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0003"
-down_revision = "0002" if list(Path(__file__).parent.glob("0002_*.py")) else "0001"
+down_revision = "0002"
 branch_labels = None
 depends_on = None
 

@@ -6,7 +6,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,8 +25,9 @@ MakeReport = Callable[..., BatchReport]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> GatewaySettings:
-    return GatewaySettings(database_url=SecretStr(f"sqlite:///{tmp_path}/registry.db"))
+def settings(database_url: str) -> GatewaySettings:
+    """Settings over a database of its own: every test that has them runs on SQLite and on PostgreSQL."""
+    return GatewaySettings(database_url=SecretStr(database_url))
 
 
 @pytest.fixture

@@ -1,0 +1,112 @@
+"""A real PostgreSQL for one run of the tests: on a Unix socket only, gone with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from gateway.storage.database import Database
+
+_BINARIES = Path("/usr/lib/postgresql")
+_TEMPLATE = "tidegate_template"
+_USERS = ("postgres", "nobody")
+# Nothing here has to survive the machine; what has to survive is a killed gateway.
+_QUICK = "-F -c full_page_writes=off -c shared_buffers=32MB -c max_connections=300 -c autovacuum=off"
+# The shell waits for its standard input to end, however the tests end, and then stops the server.
+_UNTIL_THE_PIPE_CLOSES = f"""
+"$0" start --wait --silent --pgdata "$1/data" --log "$1/log" --options "-k $1 -h '' {_QUICK}" && echo ready && read -r _
+"$0" stop --silent --pgdata "$1/data" --mode immediate
+"""
+
+
+class Postgresql:
+    """A server, and databases made of a template that is migrated already."""
+
+    def __init__(self, socket_folder: Path) -> None:
+        self._folder = socket_folder
+        self._admin = psycopg.connect(
+            host=str(socket_folder), user="tidegate", dbname="postgres", autocommit=True
+        )
+
+    @classmethod
+    @contextmanager
+    def running(cls) -> Iterator[Self]:
+        """Start a server whose text sorts as people sort it, so that a forgotten COLLATE shows. Debian's binaries."""
+        binaries = _newest_binaries()
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-pg-"))
+        as_user = _unprivileged(folder)
+        try:
+            subprocess.run(
+                [binaries / "initdb", "--pgdata", folder / "data", "--auth", "trust", "--username", "tidegate", "--no-sync",
+                 "--encoding", "UTF8", "--locale", "C.UTF-8", "--locale-provider", "icu", "--icu-locale", "en-US"],
+                check=True, capture_output=True, **as_user,
+            )  # fmt: skip
+            with subprocess.Popen(
+                ["sh", "-c", _UNTIL_THE_PIPE_CLOSES, binaries / "pg_ctl", folder],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, **as_user,
+            ) as process:  # fmt: skip
+                assert process.stdin is not None
+                assert process.stdout is not None
+                with process.stdin:
+                    if process.stdout.readline() != b"ready\n":
+                        pytest.fail("PostgreSQL did not start: " + (folder / "log").read_text())
+                    server = cls(folder)
+                    server._make_template()
+                    yield server
+                    server._admin.close()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def url(self, name: str) -> str:
+        """Give the SQLAlchemy URL of a database."""
+        return f"postgresql+psycopg://tidegate@/{name}?host={self._folder}"
+
+    @contextmanager
+    def database(self, *, template: str = _TEMPLATE) -> Iterator[str]:
+        """Make a database that is migrated (with the template `template0`: an empty one); gives its URL."""
+        name = f"t{uuid.uuid4().hex}"
+        self._do("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
+        yield self.url(name)
+        self._do("DROP DATABASE {} WITH (FORCE)", name)
+
+    def _make_template(self) -> None:
+        self._do("CREATE DATABASE {}", _TEMPLATE)
+        database = Database(self.url(_TEMPLATE))
+        database.migrate()
+        database.close()
+
+    def _do(self, statement: str, *names: str) -> None:
+        self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]  # our own literals
+
+
+def _newest_binaries() -> Path:
+    """Find PostgreSQL. Without it the tests that need it are left out, but not in CI."""
+    found = sorted(_BINARIES.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if found:
+        return found[-1].parent
+    missing = "PostgreSQL is not installed; as root: apt-get install postgresql"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
+def _unprivileged(folder: Path) -> dict[str, object]:
+    """Give the folder to somebody who is not root, for PostgreSQL refuses to run as root; and how to become them."""
+    if os.getuid() != 0:
+        return {}
+    users = {entry.pw_name: entry for entry in pwd.getpwall()}
+    user = next(users[name] for name in _USERS if name in users)
+    os.chown(folder, user.pw_uid, user.pw_gid)
+    return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
