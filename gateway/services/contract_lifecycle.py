@@ -14,8 +14,8 @@ from gateway.confluent.entities import Config
 from gateway.confluent.names import subject_of
 from gateway.services.schema_compatibility import Earlier, check_compatibility
 from gateway.services.semver import major_of, next_major, precedence
-from gateway.services.subject_contracts import ENFORCED, add_subject_version, parsed_contract_schema
-from gateway.services.subject_scope import READONLY, READONLY_OVERRIDE, config_of, mode_in_scope
+from gateway.services.subject_contracts import add_subject_version, parsed_contract_schema
+from gateway.services.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, config_of, mode_in_scope
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores
 

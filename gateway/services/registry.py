@@ -15,7 +15,8 @@ from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_
 from gateway.audit.chain import Change
 from gateway.services.contract_lifecycle import check_mode, check_publication, find_alive
 from gateway.services.semver import next_minor, precedence
-from gateway.services.subject_contracts import ENFORCED, add_subject_version, next_number
+from gateway.services.subject_contracts import add_subject_version, next_number
+from gateway.services.subject_scope import ENFORCED
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores, VersionFilter
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from contracts.compatibility.avro import includes as avro_includes
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
+from contracts.compatibility.json_schema import includes
 from gateway.confluent.entities import AVRO, Config
 from gateway.confluent.parsing import ParsedSchema
 from gateway.services.leniency import closed, opened
@@ -70,8 +71,6 @@ def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
 
 def json_includes(old: Any, new: Any) -> Inclusion:
     """Decide inclusion of JSON Schemas whose formats are asserted."""
-    from contracts.compatibility.json_schema import includes  # noqa: PLC0415
-
     return includes(old, new, formats_asserted=True)
 
 

@@ -23,10 +23,10 @@ from gateway.services.imported_rules import PREFIX, ImportedRules, import_rules
 from gateway.services.schema_compatibility import inclusion
 from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent
 from gateway.services.semver import next_major, next_minor, next_patch, precedence
+from gateway.services.subject_scope import ENFORCED
 from gateway.storage.sql import ContractVersion, Stores
 from gateway.storage.subjects import SubjectVersion
 
-ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
 _FIRST = "1.0.0"
 
 

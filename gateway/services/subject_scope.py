@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from contracts.model import Status
 from gateway.confluent.entities import Config
 from gateway.confluent.errors import not_permitted
-from gateway.confluent.names import GLOBAL, scopes
+from gateway.confluent.names import GLOBAL, scopes, topic_of
 from gateway.storage.sql import Stores
 
 DEFAULT_LEVEL = "BACKWARD"
+ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
 LEVELS = (
     "NONE",
     "BACKWARD",
@@ -35,14 +38,29 @@ def config_of(stores: Stores, scope: str) -> Config | None:
 
 
 def config_in_scope(stores: Stores, subject: str) -> Config:
-    """Give what holds for a subject: each setting as the nearest scope has it that sets it."""
+    """Give what holds for a subject: each setting as the nearest scope has it that sets it.
+
+    A contract that governs the subject and promises another level than the default stands between the subject's own
+    settings and the wider scopes.
+    """
     merged: dict[str, Any] = {}
     for scope in scopes(subject):
         found = config_of(stores, scope)
         if found is not None:
             own = {name: getattr(found, name) for name in found.model_fields_set}
             merged = {**{name: value for name, value in own.items() if value is not None}, **merged}
+        if scope == subject and "level" not in merged:
+            promised = _promised_level(stores, subject)
+            merged |= {"level": promised} if promised else {}
     return Config(**merged)
+
+
+def _promised_level(stores: Stores, subject: str) -> str | None:
+    """Give the level that the contract behind a subject promises; None when it is the default, or there is none."""
+    topic = topic_of(subject)
+    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
+    enforced = stores.contracts.highest(contract_id, ENFORCED) if contract_id else None
+    return None if enforced is None else json.loads(enforced.document).get("compatibility")
 
 
 def mode_of(stores: Stores, scope: str) -> str | None:
