@@ -59,6 +59,7 @@ class RegistryClient:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        self._is_registry = False
         try:
             # A proxy of the environment has no business on this machine's own loopback.
             trust_env = httpx.URL(self.url).host not in _LOOPBACK
@@ -102,6 +103,7 @@ class RegistryClient:
         """List the versions of a contract, highest first; none when the registry does not know it."""
         answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}")
         if _is_unknown(answer):
+            self._require_registry()
             return ()
         if answer.status_code != HTTPStatus.OK:
             raise self._error(answer)
@@ -132,6 +134,14 @@ class RegistryClient:
             return self._ask("GET", "/health/ready").is_success
         except Unavailable:
             return False
+
+    def _require_registry(self) -> None:
+        """Make sure that "not found" means the contract, and not that the address has a wrong path."""
+        if not self._is_registry:
+            answer = self._ask("GET", "/api/v1/contracts?limit=1")
+            if answer.status_code != HTTPStatus.OK:
+                raise self._error(answer)
+            self._is_registry = True
 
     def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
         headers = {"Content-Type": "application/json"} if content is not None else {}

@@ -20,11 +20,10 @@ from gateway.checks.discovery import (
     Selection,
     contracts_below,
     is_contract,
-    printable,
-    shown_path,
 )
 from gateway.checks.git import Revision, load_contract_at
 from gateway.checks.history import BaseVersion, History
+from gateway.checks.shown import printable, shown_path
 from gateway.client import RegistryClient
 from gateway.services.semver import precedence
 

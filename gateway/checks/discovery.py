@@ -9,6 +9,7 @@ from pathlib import Path
 
 from contracts.document import MAX_JSON_BYTES, LoadedContract, lint
 from contracts.errors import ContractError, Problem, SettingsError
+from gateway.checks.shown import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -95,25 +96,20 @@ def read_candidate(file: ContractFile) -> Candidate:
     try:
         return Candidate(file, shown, lint(file.path))
     except ContractError as error:
-        return Candidate(file, shown, None, error.problems)
+        problems = error.problems
+    if not _mentions_format(file.path):
+        # The keys that it lacks, and those that it has, would be a long list.
+        message = "this is no contract; one begins with `apiVersion: tidegate/v1` and `kind: DataContract`"
+        problems = (Problem("", message, shown, 1, 1),)
+    return Candidate(file, shown, None, problems)
 
 
-def shown_path(path: Path | str) -> str:
-    """Give a path as reports show it. None begins like a command of GitHub's runner, which reads the log."""
-    text = printable(str(path))
-    return f"./{text}" if text.startswith("::") else text
-
-
-def printable(text: str) -> str:
-    r"""Write out what a terminal or a log would act on: control characters, line ends, bidirectional marks, as \uXXXX."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+def _mentions_format(path: Path) -> bool:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return True  # that it cannot be read has been said
+    return not content.strip() or any(word in content for word in (b"tidegate", b"DataContract"))
 
 
 def _beginning(path: Path) -> bytes:

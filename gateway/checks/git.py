@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Self
+from typing import IO, Self, cast
 
 from contracts.document import LoadedContract, parse_contract
 from contracts.errors import SettingsError
@@ -41,6 +41,7 @@ class Revision:
         self._reader = subprocess.Popen(
             ["git", "cat-file", "--batch"], cwd=self.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
+        self._pipes = cast("IO[bytes]", self._reader.stdin), cast("IO[bytes]", self._reader.stdout)
 
     def __enter__(self) -> Self:
         return self
@@ -68,15 +69,17 @@ class Revision:
         file = self.files.get(path)
         if file is None:
             raise FileNotFoundError(2, f"there is no such file in {self.ref}", path)
-        if self._reader.stdin is None or self._reader.stdout is None:  # never: both are pipes
-            raise OSError(5, "git cannot be asked")
-        self._reader.stdin.write(file.object_id.encode() + b"\n")
-        self._reader.stdin.flush()
-        header = self._reader.stdout.readline().split()
+        stdin, stdout = self._pipes
+        try:
+            stdin.write(file.object_id.encode() + b"\n")
+            stdin.flush()
+            header = stdout.readline().split()
+        except BrokenPipeError:  # which would otherwise look like a reader of our own output that went away
+            header = []
         if len(header) != 3:
-            raise SettingsError(f"git has no content of {path} at {self.ref}; is the clone complete?")
-        content = self._reader.stdout.read(int(header[2]))
-        self._reader.stdout.read(1)  # the line end after each content
+            raise SettingsError(f"git does not give {path} at {self.ref}; is the clone complete?")
+        content = stdout.read(int(header[2]))
+        stdout.read(1)  # the line end after each content
         return content
 
     def key(self, path: Path) -> str | None:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contracts.compatibility.finding import FindingSeverity
-from gateway.checks.discovery import printable
 from gateway.checks.people import counted
 from gateway.checks.places import from_root
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck
 from gateway.checks.sarif import message
+from gateway.checks.shown import printable
 
 _COMMANDS = {
     FindingSeverity.BREAKING: "error",

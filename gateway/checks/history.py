@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from contracts.errors import Problem
 from contracts.model import DataContract, Status
 from gateway.checks.results import line_of
+from gateway.services.semver import precedence
 
 ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 
@@ -20,7 +21,7 @@ class BaseVersion:
     status: Status
     fingerprint: str
     origin: str
-    load: Callable[[], DataContract]
+    load: Callable[[], DataContract] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,11 @@ class History:
         not_above = [found for found in enforced if line_of(found.version) <= line_of(version)]
         return next(iter(not_above or enforced), None)
 
-    def lineage(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:
-        """Give the predecessor, then every version below its major line's end that was ever more than a draft."""
-        older = (
+    def before(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:
+        """Give the versions before a predecessor, highest first: all that were ever more than a draft."""
+        return tuple(
             found
             for found in self.versions
-            if found is not predecessor
-            and found.status is not Status.DRAFT
-            and line_of(found.version) <= line_of(predecessor.version)
+            if found.status is not Status.DRAFT
+            and precedence(found.version) < precedence(predecessor.version)
         )
-        return (predecessor, *older)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from contracts.compatibility.finding import FindingSeverity
-from gateway.checks.discovery import printable
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+from gateway.checks.shown import printable
 
 _STYLES = {
     FindingSeverity.BREAKING: "bold red",

@@ -10,6 +10,7 @@ from contracts.compatibility.finding import Direction, Finding, FindingSeverity
 from contracts.compatibility.inclusion import Counterexample, Outcome
 from contracts.document import LoadedContract
 from contracts.errors import Problem
+from gateway.checks.shown import shown_path
 from gateway.services.semver import precedence
 
 _LONGEST_EXAMPLE = 400
@@ -58,12 +59,13 @@ class CheckFinding:
 
     @classmethod
     def of(cls, finding: Finding, candidate: LoadedContract) -> CheckFinding:
-        """Place a finding in the files of the candidate."""
+        """Place a finding in the files of the candidate; what is gone, at what held it before."""
+        pointer = finding.pointer or finding.base_pointer.rpartition("/")[0]
         return cls(
             finding.severity,
             finding.code,
             finding.sentence,
-            spot_of(candidate.locate(Problem(finding.pointer, finding.sentence)), candidate.document.name),
+            spot_of(candidate.locate(Problem(pointer, finding.sentence)), candidate.document.name),
             finding.pointer,
             finding.base_pointer,
             finding.field,
@@ -155,9 +157,7 @@ def line_of(version: str) -> bytes:
 
 def spot_of(problem: Problem, file: str) -> Spot:
     """Give the place of a located problem; the top of `file` when it has none."""
-    if problem.line is None:
-        return Spot(problem.file or file)
-    return Spot(problem.file or file, problem.line, problem.column or 1)
+    return Spot(shown_path(problem.file or file), problem.line or 1, problem.column or 1)
 
 
 def shown_example(finding: CheckFinding) -> tuple[str, str] | None:

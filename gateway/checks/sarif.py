@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 from contracts.compatibility.finding import FindingSeverity
-from gateway.checks.discovery import printable
 from gateway.checks.json_report import json_text
 from gateway.checks.places import from_root
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+from gateway.checks.shown import printable
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {

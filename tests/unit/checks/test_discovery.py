@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import SettingsError
-from gateway.checks.discovery import is_contract, printable, read_candidate, select, shown_path
-
-from .conftest import Write, contract_text
+from gateway.checks.discovery import is_contract, read_candidate, select
+from gateway.checks.shown import printable, shown_path
+from tests.unit.checks.workplace import Write, contract_text
 
 
 @pytest.mark.parametrize(

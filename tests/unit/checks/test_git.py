@@ -9,8 +9,7 @@ import pytest
 
 from contracts.errors import ContractError, SettingsError
 from gateway.checks.git import Revision, load_contract_at
-
-from .conftest import Git, Write, contract_text
+from tests.unit.checks.workplace import Git, Write, contract_text
 
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}, "ward": {"type": "string"}}}
 
@@ -92,6 +91,16 @@ def test_content_that_an_incomplete_clone_lacks_is_an_error(git: Git, write: Wri
     (here / ".git" / "objects" / name[:2] / name[2:]).unlink()
     with Revision(here, "HEAD") as revision, pytest.raises(SettingsError, match="is the clone complete"):
         revision.read("a.json")
+
+
+def test_git_that_ends_by_itself_is_an_error(git: Git, write: Write, here: Path) -> None:
+    write("a.json", "1")
+    git.commit()
+    with Revision(here, "HEAD") as revision:
+        revision._reader.kill()
+        revision._reader.wait()
+        with pytest.raises(SettingsError, match=r"git does not give a\.json at HEAD"):
+            revision.read("a.json")
 
 
 class TestContracts:
