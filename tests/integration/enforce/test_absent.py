@@ -38,7 +38,7 @@ class Transactions:
         self._producer.abort_transaction(30)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
 def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
     make_line: Callable[..., Line], sink: str
 ) -> None:

@@ -28,7 +28,7 @@ ODD: list[tuple[Sent, RawHeaders]] = [
 """All of one batch, one partition; what each has of headers is beside it."""
 
 
-@pytest.fixture(params=["iceberg", "kafka"])
+@pytest.fixture(params=["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
 def either(request: pytest.FixtureRequest, make_line: Callable[..., Line]) -> Line:
     """A line into a table, then one into a topic."""
     return make_line(sink=request.param)

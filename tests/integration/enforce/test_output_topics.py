@@ -162,7 +162,7 @@ def test_a_ledger_topic_must_be_compacted_and_have_its_partitions(
     topics.ensure_compacted(make_topic("ledger", partitions=4, cleanup_policy="compact"), 4)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
 def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
     make_line: Callable[..., Line], broker: Broker, sink: str
 ) -> None:
