@@ -1,0 +1,57 @@
+"""One change found between two contracts, before anybody knows whether it breaks the level that was asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from contracts.compatibility.finding import Direction, FindingSeverity
+from contracts.compatibility.inclusion import Counterexample, Outcome
+
+_MAX_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a finding is made of.
+
+    `breaks` says in which directions the change breaks, unless it is none (`severity` then says what it is).
+    `fields` are the JSON Pointers of every place in a record that it concerns, "" for the whole record; none when it
+    concerns no record.
+    """
+
+    code: str
+    sentence: str
+    pointer: str
+    base_pointer: str
+    outcome: Outcome
+    fields: tuple[str, ...] = ()
+    breaks: frozenset[Direction] = frozenset()
+    severity: FindingSeverity = FindingSeverity.INFO
+    counterexample: Counterexample | None = None
+    touches: bool = False
+    """Whether who reads the fields should know, although the change breaks no direction."""
+    consumer: str | None = None
+    """Id of the one consumer that the change is about; None when its fields tell who is touched."""
+
+
+BOTH: Final = frozenset(Direction)
+"""A change that breaks readers of old records and readers of new ones."""
+
+
+def shown(value: Any) -> str:
+    """Write a declared value for a sentence."""
+    if value is None:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, str) else value
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+
+
+def was_and_is(name: str, before: Any, after: Any) -> str:
+    """Say what a declared value was and is."""
+    if before is None:
+        return f"{name} is {shown(after)} and was not given"
+    if after is None:
+        return f"{name} was {shown(before)} and is not given any more"
+    return f"{name} was {shown(before)} and is {shown(after)}"

@@ -1,0 +1,130 @@
+"""A whole contract against another: every change, whom it touches, and whether the level allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from contracts.compatibility.changes import Change
+from contracts.compatibility.consumers import compare_consumers, registered, touched
+from contracts.compatibility.declarations import compare_declarations
+from contracts.compatibility.expectations import compare_expectations
+from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from contracts.compatibility.judging import Judge
+from contracts.compatibility.levels import directions_of, is_transitive
+from contracts.compatibility.rules import compare_rules
+from contracts.compatibility.schemas import altered_fields, compare_schemas
+from contracts.compatibility.tables import compare_columns
+from contracts.compatibility.versions import suggested_version
+from contracts.fields import tokens
+from contracts.model import Compatibility, Consumer, DataContract
+
+_RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}
+_UNTOUCHED: Final = "; it touches no registered consumer"
+
+
+def compare(base: DataContract, candidate: DataContract, *, level: Compatibility | None = None) -> Comparison:
+    """Compare a candidate with the version that it is to follow. Both are self-contained.
+
+    `level` is by default what the base promises; the candidate cannot lower it for itself. A change that breaks in a
+    direction that the level does not forbid is told as `info`, or as `warning` where it touches a consumer, with the
+    same evidence. The same pair gives the same answer.
+
+    Raises ContractError for a schema that is none.
+    """
+    directions = directions_of(base.compatibility if level is None else level)
+    judges = Judge(base), Judge(candidate)
+    consumers = registered(base, candidate)
+    declared = (
+        frozenset(pointer for judge in judges for pointer in judge.fields.pointers()) if consumers else ()
+    )
+    changes = dict.fromkeys(_changes(*judges))
+    found: dict[tuple[str, ...], Finding] = {}
+    for change in changes:
+        finding = _graded(change, directions, _touched(change, consumers, declared))
+        key = (finding.code, finding.pointer, finding.base_pointer, finding.field, str(finding.direction))
+        known = found.get(key)
+        if known is None or _RANK[finding.severity] < _RANK[known.severity]:
+            found[key] = finding
+    findings = tuple(sorted(found.values(), key=_order))
+    affected = {consumer for finding in findings for consumer in finding.consumers}
+    return Comparison(
+        base.version,
+        findings,
+        suggested_version(base.version, findings),
+        tuple(sorted(affected)),
+        tuple(sorted({each.id for each in consumers} - affected)),
+    )
+
+
+def compare_all(
+    versions: Sequence[DataContract], candidate: DataContract, *, level: Compatibility | None = None
+) -> tuple[Comparison, ...]:
+    """Compare a candidate with the versions that its level looks at: the newest, or with a transitive level every one.
+
+    `versions` are the earlier versions, the newest first; the answers stand in the same order. Without versions there
+    is nothing to break. `level` is by default what the newest version promises.
+    """
+    if not versions:
+        return ()
+    level = versions[0].compatibility if level is None else level
+    asked = versions if is_transitive(level) else versions[:1]
+    return tuple(compare(version, candidate, level=level) for version in asked)
+
+
+def _changes(base: Judge, candidate: Judge) -> Iterator[Change]:
+    schemas = list(compare_schemas(base, candidate))
+    yield from schemas
+    yield from compare_columns(base, candidate)
+    yield from compare_rules(base, candidate, altered_fields(schemas))
+    yield from compare_expectations(base.contract, candidate.contract)
+    yield from compare_declarations(base.contract, candidate.contract)
+    yield from compare_consumers(base, candidate)
+
+
+def _touched(change: Change, consumers: tuple[Consumer, ...], declared: Any) -> tuple[str, ...]:
+    if not change.breaks and not change.touches:
+        return ()
+    if change.consumer is not None:
+        return (change.consumer,)
+    return touched(change.fields, consumers, declared)
+
+
+def _graded(change: Change, directions: frozenset[Direction], consumers: tuple[str, ...]) -> Finding:
+    """Make the finding of a change: what it means under a level that forbids to break some directions."""
+    forbidden = sorted(change.breaks & directions)
+    allowed = sorted(change.breaks)
+    severity, sentence = change.severity, change.sentence
+    if forbidden:
+        severity = FindingSeverity.BREAKING
+        sentence += "" if consumers or not change.fields else _UNTOUCHED
+    elif consumers and severity is FindingSeverity.INFO:
+        severity = FindingSeverity.WARNING
+    return Finding(
+        severity,
+        change.code,
+        sentence,
+        change.pointer,
+        change.base_pointer,
+        change.fields[0] if change.fields else "",
+        change.outcome,
+        next(iter(forbidden or allowed), None),
+        change.counterexample,
+        consumers,
+    )
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return (
+        _RANK[finding.severity],
+        _place(finding.pointer),
+        _place(finding.base_pointer),
+        finding.code,
+        finding.field,
+        str(finding.direction),
+    )
+
+
+def _place(pointer: str) -> tuple[tuple[int, str], ...]:
+    """Sort indexes as the numbers that they are."""
+    return tuple((int(token), "") if token.isdecimal() else (-1, token) for token in tokens(pointer))

@@ -1,0 +1,344 @@
+"""Rules as sets of what they refuse, so that they compare whatever their kind.
+
+A rule about one field refuses some numbers, some moments, some strings, some booleans, and perhaps null; what a rule
+does not speak of, it does not refuse. Two fields in order, conditions and expressions have forms of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from fractions import Fraction
+from functools import reduce
+from typing import Any, Final
+
+from contracts.compatibility.intervals import Cut, Intervals
+from contracts.compatibility.texts import includes_pattern, matches
+from contracts.fields import FieldType, SchemaFields
+from contracts.model import (
+    Cel,
+    Forbidden,
+    Matches,
+    OneOf,
+    Ordered,
+    Range,
+    RequiredWhen,
+    Rule,
+    Scalar,
+)
+from contracts.rules.values import DATES, Order, exact, order_of_times
+
+_LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
+_UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}
+_SPACE = re.compile(r"\s+")
+_QUOTE = re.compile(r"""["']|//""")
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """A set of strings: those listed, or with `is_complement` all others; without those that match `patterns`."""
+
+    listed: frozenset[str] = frozenset()
+    is_complement: bool = False
+    unmatched: frozenset[str] = frozenset()
+    """Patterns; every string that does not match one of them belongs to the set."""
+
+    def union(self, other: Strings) -> Strings:
+        """Make the set of the strings of either."""
+        unmatched = self.unmatched | other.unmatched
+        match self.is_complement, other.is_complement:
+            case True, True:
+                return Strings(self.listed & other.listed, True, unmatched)
+            case True, False:
+                return Strings(self.listed - other.listed, True, unmatched)
+            case False, True:
+                return Strings(other.listed - self.listed, True, unmatched)
+            case _:
+                return Strings(self.listed | other.listed, False, unmatched)
+
+    def has(self, text: str) -> bool:
+        """Whether a string is in the set."""
+        return (text in self.listed) != self.is_complement or any(
+            not matches(pattern, text) for pattern in self.unmatched
+        )
+
+    def is_within(self, other: Strings) -> bool:
+        """Whether every string of this set is surely one of the other's."""
+        left_out = [text for text in other.listed if not other.has(text)] if other.is_complement else None
+        if self.is_complement and (left_out is None or not self.listed.issuperset(left_out)):
+            return False
+        if not self.is_complement and not all(other.has(text) for text in self.listed):
+            return False
+        return all(
+            (left_out is not None and all(matches(pattern, text) for text in left_out))
+            or any(includes_pattern(pattern, each) for each in other.unmatched)
+            for pattern in self.unmatched
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Values of one field that are refused. Moments are the keys of the field's order, dates counted in days."""
+
+    numbers: Intervals = field(default_factory=Intervals)
+    moments: Intervals = field(default_factory=Intervals)
+    strings: Strings = field(default_factory=Strings)
+    booleans: frozenset[bool] = frozenset()
+    null: bool = False
+
+    def union(self, other: Refused) -> Refused:
+        """Make the set of what either refuses."""
+        return Refused(
+            self.numbers.union(other.numbers),
+            self.moments.union(other.moments),
+            self.strings.union(other.strings),
+            self.booleans | other.booleans,
+            self.null or other.null,
+        )
+
+    def is_within(self, other: Refused, domain: Domain) -> bool:
+        """Whether everything refused here is surely refused there."""
+        return (
+            (other.null or not self.null)
+            and self.booleans <= other.booleans
+            and self.strings.is_within(other.strings)
+            and self.numbers.minus(other.numbers).is_empty(whole=domain.numbers_are_whole)
+            and self.moments.minus(other.moments).is_empty(whole=domain.moments_are_days)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """What the schema says of a field: how its moments are read, and between which values there are others."""
+
+    times: Order | None
+    numbers_are_whole: bool
+
+    @property
+    def moments_are_days(self) -> bool:
+        """Whether the moments are dates."""
+        return self.times is not None and self.times.name == DATES.name
+
+    @property
+    def sort(self) -> tuple[str, str]:
+        """Tell domains apart whose moments do not compare."""
+        return (self.times.name if self.times else "", self.times.example if self.times else "")
+
+
+@dataclass(frozen=True, slots=True)
+class OfField:
+    """A rule about one field."""
+
+    field: str
+    refused: Refused
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """A rule about the order of fields."""
+
+    fields: tuple[str, ...]
+    strict: bool
+    null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WhenNeeded:
+    """A field that must not be missing when another holds one of `condition`; None for any value but null."""
+
+    field: str
+    other: str
+    condition: Refused | None
+    domain: Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A rule in CEL: only the same text compares, spaces aside."""
+
+    text: str
+    null: bool
+
+
+Predicate = OfField | InOrder | WhenNeeded | Expression
+
+
+def predicate_of(rule: Rule, fields: SchemaFields) -> Predicate | None:
+    """Bring a rule into its form; None when it does not compile against the schema."""
+    match rule:
+        case Cel():
+            return Expression(_plain(rule.expr), rule.nulls == "violate")
+        case Ordered():
+            return InOrder(rule.fields, rule.strict, rule.nulls == "violate")
+        case RequiredWhen():
+            found = fields.find(rule.when.field)
+            if found is None:
+                return None
+            domain = domain_of(found)
+            listed = rule.when.one_of if rule.when.one_of is not None else (rule.when.equals,)
+            condition = None if rule.when.present else _listed(listed, domain)
+            return WhenNeeded(rule.field, rule.when.field, condition, domain)
+    found = fields.find(rule.field)
+    if found is None:
+        return None
+    domain = domain_of(found)
+    refused = _refused(rule, domain)
+    return (
+        None
+        if refused is None
+        else OfField(rule.field, replace(refused, null=rule.nulls == "violate"), domain)
+    )
+
+
+def domain_of(found: FieldType) -> Domain:
+    """Say what the schema says of a field."""
+    return Domain(order_of_times(found), "number" not in found.types)
+
+
+def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
+    """Whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
+    others = list(others)
+    match predicate:
+        case OfField():
+            alike = [
+                each.refused
+                for each in others
+                if isinstance(each, OfField)
+                and each.field == predicate.field
+                and each.domain.sort == predicate.domain.sort
+            ]
+            return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
+        case InOrder():
+            return any(isinstance(each, InOrder) and _orders_imply(each, predicate) for each in others)
+        case WhenNeeded():
+            return any(
+                isinstance(each, WhenNeeded) and _needs_imply(each, predicate) for each in others
+            ) or any(
+                isinstance(each, OfField) and each.field == predicate.field and each.refused.null
+                for each in others
+            )
+        case Expression():
+            return any(
+                isinstance(each, Expression)
+                and each.text == predicate.text
+                and (each.null or not predicate.null)
+                for each in others
+            )
+
+
+def fields_of(predicate: Predicate) -> tuple[str, ...]:
+    """Give the fields that a rule reads; none for an expression."""
+    match predicate:
+        case OfField():
+            return (predicate.field,)
+        case InOrder():
+            return predicate.fields
+        case WhenNeeded():
+            return (predicate.field, predicate.other)
+        case Expression():
+            return ()
+
+
+def _orders_imply(one: InOrder, other: InOrder) -> bool:
+    """Whether an order makes sure of another: of some of its fields, and no stricter."""
+    left = iter(one.fields)
+    is_part = all(name in left for name in other.fields)  # in the same sequence
+    return is_part and (one.strict or not other.strict) and (one.null or not other.null)
+
+
+def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
+    if (one.field, one.other, one.domain.sort) != (other.field, other.other, other.domain.sort):
+        return False
+    if one.condition is None:
+        return True
+    return other.condition is not None and other.condition.is_within(one.condition, other.domain)
+
+
+def _refused(rule: Forbidden | Range | Matches | OneOf, domain: Domain) -> Refused | None:
+    match rule:
+        case Forbidden():
+            return _listed(rule.values, domain)
+        case OneOf():
+            listed = _listed(rule.values, domain)
+            return None if listed is None else _others(listed)
+        case Matches():
+            return Refused(strings=Strings(unmatched=frozenset({rule.pattern})))
+        case Range():
+            return _outside(rule, domain)
+
+
+def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
+    numbers, moments, strings, booleans = [], [], set(), set()
+    for value in values:
+        match value:
+            case bool():
+                booleans.add(value)
+            case str():
+                moment = None if domain.times is None else moment_of(value, domain)
+                if moment is None:
+                    strings.add(value)
+                else:
+                    moments.append(moment)
+            case int() | float():
+                numbers.append(Fraction(exact(value)))
+            case None:
+                pass  # which does not compile
+    return Refused(
+        Intervals.points(numbers),
+        Intervals.points(moments),
+        Strings(frozenset(strings)),
+        frozenset(booleans),
+    )
+
+
+def _others(listed: Refused) -> Refused:
+    """Refuse all other values of the types that are listed."""
+    has_strings = bool(listed.strings.listed)
+    return Refused(
+        listed.numbers.complement() if listed.numbers.parts else Intervals(),
+        listed.moments.complement() if listed.moments.parts else Intervals(),
+        Strings(listed.strings.listed, True) if has_strings else Strings(),
+        frozenset({True, False}) - listed.booleans if listed.booleans else frozenset(),
+    )
+
+
+def _outside(rule: Range, domain: Domain) -> Refused | None:
+    low: Cut | None = None
+    high: Cut | None = None
+    is_of_times = False
+    for names, is_lower in ((_LOWER, True), (_UPPER, False)):
+        for name, side in names.items():
+            limit = getattr(rule, name)
+            if limit is None:
+                continue
+            is_of_times = isinstance(limit, str)
+            value = moment_of(limit, domain) if is_of_times else Fraction(exact(limit))
+            if value is None:
+                return None
+            if is_lower:
+                low = (value, side)
+            else:
+                high = (value, side)
+    outside = Intervals.between(low, high).complement()
+    return Refused(moments=outside) if is_of_times else Refused(numbers=outside)
+
+
+def moment_of(text: str, domain: Domain) -> Any:
+    """Read a date or timestamp of the contract as something that compares; None for anything else."""
+    key = None if domain.times is None else domain.times.parse(text)
+    if not isinstance(key, str):
+        return key
+    try:
+        return date.fromisoformat(key).toordinal()
+    except ValueError:  # Python has no year 0
+        return int(key[5:7]) * 31 + int(key[8:10]) - 1_000
+
+
+def _plain(expression: str) -> str:
+    """Leave out spaces that mean nothing; an expression with strings or comments is kept as it is written."""
+    if _QUOTE.search(expression):
+        return expression.strip()
+    return _SPACE.sub(" ", expression).strip()

@@ -1,0 +1,114 @@
+"""Rules as JSON Schemas, so that the prover of schemas can say that a schema makes sure of a rule already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contracts.compatibility import json_schema
+from contracts.compatibility.effects import refuses
+from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.texts import is_common
+from contracts.fields import FieldType, SchemaFields, tokens
+from contracts.model import DataContract, Forbidden, JsonSchema, Matches, OneOf, Range, Rule
+from contracts.rules.values import DATES, order_of_times
+
+_MAX_RULES = 40
+
+
+def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) -> bool:
+    """Whether every record that fits the schema of a contract, and the rest of its rules, keeps a rule.
+
+    True is proven; False says nothing. Only for JSON Schema.
+    """
+    schema = contract.schema_
+    wanted = schema_of_rule(rule, fields)
+    if wanted is None or not isinstance(schema, JsonSchema) or schema.definition is None:
+        return False
+    inclusion = json_schema.includes(
+        with_rules(schema.definition, contract, fields),
+        {**wanted, **_dialect(schema.definition)},
+        formats_asserted=schema.formats == "assert",
+    )
+    return inclusion.outcome is Outcome.PROVEN
+
+
+def with_rules(definition: Any, contract: DataContract, fields: SchemaFields) -> Any:
+    """Add the rules that keep records from being written to a schema, where that cannot change what it says."""
+    if not isinstance(definition, dict) or "$ref" in definition or _counts_evaluated(definition):
+        return definition
+    kept = [schema_of_rule(rule, fields) for rule in contract.rules if refuses(rule, contract)]
+    parts = [part for part in kept if part is not None][:_MAX_RULES]
+    return {**definition, "allOf": [*definition.get("allOf", []), *parts]} if parts else definition
+
+
+def _counts_evaluated(definition: Any) -> bool:
+    """Whether a schema has a keyword to which properties named elsewhere make a difference."""
+    text = repr(definition)
+    return "unevaluatedProperties" in text or "unevaluatedItems" in text
+
+
+def schema_of_rule(rule: Rule, fields: SchemaFields) -> dict[str, Any] | None:
+    """Write the records that keep a rule, and no others, as a JSON Schema of any draft; None when it has no such form."""
+    if not isinstance(rule, Forbidden | OneOf | Range | Matches):
+        return None
+    path = tokens(rule.field)
+    found = fields.find(rule.field)
+    if found is None or any(token.isdigit() for token in path):
+        return None
+    inner = _value_schema(rule, found)
+    if inner is None:
+        return None
+    if rule.nulls == "violate":
+        inner = {"allOf": [inner, {"not": {"type": "null"}}]}
+    elif inner is not None:
+        inner = {"anyOf": [{"type": "null"}, inner]}
+    for token in reversed(path):
+        inner = {"properties": {token: inner}}
+        if rule.nulls == "violate":
+            inner |= {"type": "object", "required": [token]}
+    return inner
+
+
+def _value_schema(rule: Forbidden | OneOf | Range | Matches, found: FieldType) -> dict[str, Any] | None:
+    """Write the values that keep a rule."""
+    times = order_of_times(found)
+    match rule:
+        case Forbidden() | OneOf():
+            if times is not None and (times is not DATES or isinstance(rule, OneOf)):
+                return None  # one instant has many texts, and what is no date is not refused
+            listed = {"enum": list(rule.values)}
+            if isinstance(rule, Forbidden):
+                return {"not": listed}
+            types = sorted({_type_name(value) for value in rule.values})
+            return {"anyOf": [{"not": {"type": types}}, listed]}
+        case Matches():
+            return {"pattern": rule.pattern} if is_common(rule.pattern) else None
+        case Range():
+            return _bounds(rule)
+
+
+def _bounds(rule: Range) -> dict[str, Any] | None:
+    if any(isinstance(getattr(rule, name), str) for name in ("not_before", "after", "not_after", "before")):
+        return None
+    parts: list[dict[str, Any]] = []
+    if rule.minimum is not None:
+        parts.append({"minimum": rule.minimum})
+    if rule.maximum is not None:
+        parts.append({"maximum": rule.maximum})
+    # "Above" is "not at most", for which every draft has the same words.
+    if rule.exclusive_minimum is not None:
+        parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {"maximum": rule.exclusive_minimum}}]})
+    if rule.exclusive_maximum is not None:
+        parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {"minimum": rule.exclusive_maximum}}]})
+    return {"allOf": parts}
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return "string" if isinstance(value, str) else "number"
+
+
+def _dialect(definition: Any) -> dict[str, Any]:
+    is_known = isinstance(definition, dict) and isinstance(definition.get("$schema"), str)
+    return {"$schema": definition["$schema"]} if is_known else {}

@@ -1,0 +1,229 @@
+"""Rules as part of a contract: a record that the old rules let pass must pass the new ones.
+
+Each rule of `new` that refuses records must be covered by rules of `old`, by its schema, or else a record is sought
+that shows the difference. What is neither proven nor shown is undetermined, and blocks as a refutation does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from contracts.compatibility.changes import Change, was_and_is
+from contracts.compatibility.constants import fields_of_rule, places_of_rule
+from contracts.compatibility.effects import effect, refuses
+from contracts.compatibility.finding import Direction, FindingSeverity
+from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.judging import Judge, Pair
+from contracts.compatibility.pointers import overlap
+from contracts.compatibility.predicates import Predicate, implied, predicate_of
+from contracts.compatibility.rule_schemas import covered_by_schema
+from contracts.compatibility.separation import Search
+from contracts.model import DataContract, Rule
+
+CODES: Final = {
+    "rule.added": "a rule is new",
+    "rule.removed": "a rule is gone",
+    "rule.tightened": "a rule refuses records that it let pass",
+    "rule.loosened": "a rule lets records pass that it refused",
+    "rule.consequence-raised": "breaking a rule keeps a record from being written, and did not",
+    "rule.consequence-lowered": "breaking a rule kept a record from being written, and does not any more",
+    "rule.on-violation-changed": "what happens to a refused record is something else",
+    "rule.rewritten": "a rule is written in another way, and refuses no other records",
+    "rule.warning-changed": "a rule that keeps no record from being written is another",
+}
+"""Every code that a comparison of rules gives, and what it says. They are stable."""
+
+_ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
+_CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
+
+
+def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = frozenset()) -> Iterator[Change]:
+    """Compare the rules of two contracts, in both directions.
+
+    `altered` are fields of which reading with the other schema changes the values: there equal rules prove nothing.
+    """
+    told: set[str] = set()
+    for direction in Direction:
+        for rule_id, change in _one_way(base, candidate, direction, altered):
+            told.add(rule_id)
+            yield change
+    yield from _harmless(base.contract, candidate.contract, told)
+
+
+def _one_way(
+    base: Judge, candidate: Judge, direction: Direction, altered: frozenset[str]
+) -> Iterator[tuple[str, Change]]:
+    """Give the rules of the new side that the old side does not make sure of.
+
+    Backward, the base is old and the candidate new; forward, the reverse.
+    """
+    old, new = (base, candidate) if direction is Direction.BACKWARD else (candidate, base)
+    search = Search(Pair(old, new))
+    before = {rule.id: rule for rule in old.contract.rules}
+    known: list[Predicate] | None = None
+    for rule in new.contract.rules:
+        predecessor = before.get(rule.id)
+        if not refuses(rule, new.contract):
+            continue
+        is_altered = any(overlap(name, other) for name in fields_of_rule(rule) for other in altered)
+        if not is_altered and _is_same(rule, predecessor, old, new):
+            continue
+        known = _refusing(old) if known is None else known
+        if not is_altered and _is_implied(rule, new, known):
+            continue
+        found = search.refusal(rule, [predecessor] if predecessor else [])
+        if found is None and covered_by_schema(rule, old.contract, new.fields):
+            continue
+        outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
+        code = _code(predecessor, old.contract, direction)
+        pointer, base_pointer = _pointers(rule.id, base.contract, candidate.contract)
+        yield (
+            rule.id,
+            Change(
+                code,
+                _sentence(code, rule, base.contract, candidate.contract, outcome),
+                pointer,
+                base_pointer,
+                outcome,
+                places_of_rule(rule),
+                frozenset({direction}),
+                counterexample=found.counterexample if found else None,
+            ),
+        )
+
+
+def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
+    """Whether a rule stands in both contracts, word by word, and about a field of the same type."""
+    if predecessor is None or not refuses(predecessor, old.contract):
+        return False
+    if _meaning(rule) != _meaning(predecessor):
+        return False
+    if old.contract.schema_ == new.contract.schema_:
+        return True
+    return all(old.fields.find(name) == new.fields.find(name) for name in fields_of_rule(rule))
+
+
+def _refusing(judge: Judge) -> list[Predicate]:
+    """Give the rules that keep records from being written."""
+    rules = [rule for rule in judge.contract.rules if refuses(rule, judge.contract)]
+    return [each for rule in rules if (each := predicate_of(rule, judge.fields)) is not None]
+
+
+def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
+    predicate = predicate_of(rule, new.fields)
+    return predicate is not None and implied(predicate, known)
+
+
+def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> Iterator[Change]:
+    """Tell of the rules that changed without breaking anything."""
+    before = {rule.id: rule for rule in base.rules}
+    after = {rule.id: rule for rule in candidate.rules}
+    for rule_id in dict.fromkeys([*before, *after]):
+        old, new = before.get(rule_id), after.get(rule_id)
+        pointer, base_pointer = _pointers(rule_id, base, candidate)
+        fields = places_of_rule(new or before[rule_id])
+        if old is not None and new is not None and _effects_differ(old, new, base, candidate):
+            sentence = f"what breaking the rule `{rule_id}` does to a record {_effect_change(old, new, base, candidate)}"
+            severity = FindingSeverity.WARNING if refuses(new, candidate) else FindingSeverity.INFO
+            code = "rule.on-violation-changed"
+            yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
+        if rule_id in told or (old is not None and new is not None and _meaning(old) == _meaning(new)):
+            continue
+        is_enforced = any(
+            rule is not None and refuses(rule, contract) for rule, contract in ((old, base), (new, candidate))
+        )
+        code = "rule.rewritten" if is_enforced else "rule.warning-changed"
+        if old is None or new is None:
+            code = "rule.added" if old is None else "rule.removed"
+        what = "refuses no other records" if is_enforced else "keeps no record from being written"
+        how = "is new" if old is None else "is gone" if new is None else f"changed ({_difference(old, new)})"
+        sentence = f"the rule `{rule_id}` {how}; it {what}"
+        yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields)
+
+
+def _code(predecessor: Rule | None, old: DataContract, direction: Direction) -> str:
+    is_backward = direction is Direction.BACKWARD
+    if predecessor is None:
+        return "rule.added" if is_backward else "rule.removed"
+    if not refuses(predecessor, old):
+        return "rule.consequence-raised" if is_backward else "rule.consequence-lowered"
+    return "rule.tightened" if is_backward else "rule.loosened"
+
+
+def _sentence(code: str, rule: Rule, base: DataContract, candidate: DataContract, outcome: Outcome) -> str:
+    before = next((each for each in base.rules if each.id == rule.id), None)
+    after = next((each for each in candidate.rules if each.id == rule.id), None)
+    may = "may refuse" if outcome is Outcome.UNDETERMINED else "refuses"
+    doubt = " (no record was found that shows it, and no proof that there is none)"
+    end = doubt if outcome is Outcome.UNDETERMINED else ""
+    name = f"the rule `{rule.id}`"
+    match code:
+        case "rule.added":
+            return f"{name} is new and {may} records that version {base.version} lets pass{end}"
+        case "rule.removed":
+            return (
+                f"{name} is gone: records that it {'may have' if end else ''} refused pass now{end}".replace(
+                    "  ", " "
+                )
+            )
+        case "rule.tightened":
+            return f"{name} {may} records that it let pass: {_difference(before, after)}{end}"
+        case "rule.loosened":
+            lets = "may let" if end else "lets"
+            return f"{name} {lets} records pass that it refused: {_difference(before, after)}{end}"
+    assert before is not None  # noqa: S101 - the rule stands in both contracts
+    assert after is not None  # noqa: S101 - the rule stands in both contracts
+    return f"what breaking {name} does to a record {_effect_change(before, after, base, candidate)}{end}"
+
+
+def _difference(before: Rule | None, after: Rule | None) -> str:
+    old, new = ({} if each is None else _document(each) for each in (before, after))
+    names = [
+        name
+        for name in dict.fromkeys([*old, *new])
+        if name not in _CONSEQUENCE and old.get(name) != new.get(name)
+    ]
+    return ", ".join(was_and_is(name, old.get(name), new.get(name)) for name in names) or "it is the same"
+
+
+def _effects_differ(old: Rule, new: Rule, base: DataContract, candidate: DataContract) -> bool:
+    """Whether the consequence of a rule changed among those that keep records, or among those that do not."""
+    return effect(old, base) is not effect(new, candidate) and refuses(old, base) == refuses(new, candidate)
+
+
+def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataContract) -> str:
+    before, after = effect(old, base), effect(new, candidate)
+    return f"was {before.value if before else 'a warning'} and is {after.value if after else 'a warning'}"
+
+
+def _meaning(rule: Rule) -> dict[str, Any]:
+    return {"kind": rule.kind} | {
+        name: value for name, value in _document(rule).items() if name not in _ANNOTATIONS
+    }
+
+
+def _document(rule: Rule) -> dict[str, Any]:
+    return rule.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tuple[str, str]:
+    """Give the place of a rule in the candidate and in the base; of its one changed key where there is just one."""
+    places, documents = [], []
+    for contract in (candidate, base):
+        index = next((index for index, rule in enumerate(contract.rules) if rule.id == rule_id), None)
+        places.append("/rules" if index is None else f"/rules/{index}")
+        documents.append({} if index is None else _document(contract.rules[index]))
+    if not all(documents):
+        return tuple(
+            place if contract.rules else "" for place, contract in zip(places, (candidate, base), strict=True)
+        )  # type: ignore[return-value] # two of each
+    after, before = documents
+    changed = [name for name in dict.fromkeys([*after, *before]) if after.get(name) != before.get(name)]
+    if len(changed) == 1:
+        (name,) = changed
+        places = [
+            f"{place}/{name}" if name in document else place
+            for place, document in zip(places, documents, strict=True)
+        ]
+    return places[0], places[1]

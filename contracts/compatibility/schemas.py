@@ -1,0 +1,163 @@
+"""Schemas as part of a contract: every record of the old one must fit the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from contracts.compatibility import avro, json_schema
+from contracts.compatibility.changes import BOTH, Change
+from contracts.compatibility.finding import Direction, FindingSeverity
+from contracts.compatibility.inclusion import Difference, Outcome
+from contracts.compatibility.judging import Judge
+from contracts.compatibility.rule_schemas import with_rules
+from contracts.model import AvroSchema, DataContract, JsonSchema
+
+CODES: Final = {
+    "schema.type-changed": "the schema is of another type: JSON Schema instead of Avro, or the reverse",
+}
+"""Codes of this module; those of the differences themselves are the provers'."""
+
+_DEFINITION: Final = "/schema/definition"
+_WARNINGS: Final = frozenset(
+    {"avro.promotion-rounds", "avro.enum-symbol-defaulted", "avro.enum-default-changed"}
+)
+_ALTERING: Final = frozenset({"avro.promotion-rounds", "avro.enum-symbol-defaulted"})
+"""Remarks that say that a reader gets other values than were written."""
+_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
+
+
+def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
+    """Compare the schemas of two contracts, in both directions.
+
+    Raises ContractError for a schema that is none.
+    """
+    before, after = base.contract.schema_, candidate.contract.schema_
+    if before == after:
+        return
+    match before, after:
+        case JsonSchema(), JsonSchema():
+            for direction, old, new in (
+                (Direction.BACKWARD, base, candidate),
+                (Direction.FORWARD, candidate, base),
+            ):
+                yield from _one_way(old, new, direction)
+        case AvroSchema(), AvroSchema():
+            yield from _compare_avro(before, after)
+        case _:
+            sentence = f"the schema was {before.type} and is {after.type}"
+            places = ("/schema/type", "/schema/type")
+            yield Change("schema.type-changed", sentence, *places, Outcome.REFUTED, ("",), BOTH)
+
+
+def altered_fields(changes: list[Change]) -> frozenset[str]:
+    """Give the fields that a reader with the other schema reads as other values."""
+    return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
+
+
+def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
+    definitions, formats_asserted = _definitions(old.contract, new.contract)
+    inclusion = json_schema.includes(*definitions, formats_asserted=formats_asserted)
+    if inclusion.outcome is Outcome.PROVEN:
+        return
+    # What the new schema asks for, rules of the old contract may have asked for.
+    guarded = with_rules(definitions[0], old.contract, old.fields)
+    kept = inclusion
+    if guarded is not definitions[0]:
+        kept = json_schema.includes(guarded, definitions[1], formats_asserted=formats_asserted)
+    shown = {
+        (each.new_pointer, each.field): each.counterexample
+        for each in kept.differences
+        if each.counterexample
+    }
+    for difference in inclusion.differences:
+        change = _change(difference, direction)
+        if kept.outcome is Outcome.PROVEN:
+            sentence = f"{difference.sentence.rpartition('; ')[0]}; rules asked for as much"
+            yield replace(
+                change, sentence=sentence, outcome=Outcome.PROVEN, breaks=frozenset(), counterexample=None
+            )
+        elif change.counterexample is not None and difference.outcome is Outcome.REFUTED:
+            example = shown.get((difference.new_pointer, difference.field), change.counterexample)
+            yield replace(change, counterexample=example)
+        else:
+            yield change
+
+
+def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:
+    """Give the two schemas, and whether formats count; the side that only annotates then says nothing by its own."""
+    definitions, asserts = [], []
+    for contract in (old, new):
+        schema = contract.schema_
+        definitions.append(True if schema.definition is None else schema.definition)
+        asserts.append(isinstance(schema, JsonSchema) and schema.formats == "assert")
+    if asserts[0] != asserts[1]:
+        definitions = [
+            definition if is_asserted else _without_formats(definition)
+            for definition, is_asserted in zip(definitions, asserts, strict=True)
+        ]
+    return (definitions[0], definitions[1]), any(asserts)
+
+
+def _compare_avro(base: AvroSchema, candidate: AvroSchema) -> Iterator[Change]:
+    before, after = base.definition, candidate.definition
+    for direction, writer, reader in (
+        (Direction.BACKWARD, before, after),
+        (Direction.FORWARD, after, before),
+    ):
+        resolution = avro.resolve(writer, reader)
+        for difference in resolution.inclusion.differences:
+            yield _change(difference, direction)
+        for remark in resolution.remarks:
+            # Forward, most remarks say again what they say backward.
+            if direction is Direction.BACKWARD or remark.code in _ALTERING:
+                yield _remark(remark, direction)
+
+
+def _change(difference: Difference, direction: Direction) -> Change:
+    return Change(
+        difference.code,
+        difference.sentence,
+        *_places(difference, direction),
+        difference.outcome,
+        (difference.field,),
+        frozenset({direction}),
+        counterexample=difference.counterexample,
+    )
+
+
+def _remark(remark: Difference, direction: Direction) -> Change:
+    severity = FindingSeverity.WARNING if remark.code in _WARNINGS else FindingSeverity.INFO
+    sentence = remark.sentence
+    if direction is Direction.FORWARD:
+        sentence = f"{sentence} (by readers of the base, of new records)"
+    return Change(
+        remark.code,
+        sentence,
+        *_places(remark, direction),
+        Outcome.PROVEN,
+        (remark.field,),
+        severity=severity,
+        touches=remark.code not in {"avro.field-added", "avro.default-changed"},
+    )
+
+
+def _places(difference: Difference, direction: Direction) -> tuple[str, str]:
+    """Give the places in the candidate and in the base."""
+    places = difference.new_pointer, difference.old_pointer
+    after, before = places if direction is Direction.BACKWARD else places[::-1]
+    return _DEFINITION + after, _DEFINITION + before
+
+
+def _without_formats(schema: Any) -> Any:
+    """Leave out every `format` of a schema, which then asserts none."""
+    if isinstance(schema, list):
+        return [_without_formats(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: part if name in _VALUES else _without_formats(part)
+        for name, part in schema.items()
+        if not (name == "format" and isinstance(part, str))
+    }

@@ -1,0 +1,146 @@
+"""The search for a record that one contract writes and another refuses by one of its rules.
+
+It tries the constants of the rules, one step below and above them, missing fields and nulls, in small records of the
+schema, nearest first; both plans judge every one. What it finds is real, and what it does not find proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import product
+from typing import Any, Final
+
+from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from contracts.compatibility.judging import Pair, Refusal
+from contracts.fields import tokens
+from contracts.model import Rule
+from contracts.rules.compiled import Path
+
+MAX_RECORDS: Final = 3_000
+"""Most records that are judged for one rule."""
+MAX_FIELDS: Final = 4
+"""Most fields of which the values are varied together."""
+_MAX_UNFIT: Final = 200
+"""Records that break the new schema too, after which one of them will do."""
+_MAX_REPAIRS: Final = 6
+_MAX_REPAIR_RECORDS: Final = 400
+
+
+class Search:
+    """Looks for separating records between two contracts; its seeds serve all rules."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._seeds: dict[tuple[Path, ...], list[Any]] = {}
+
+    def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
+        """Find a record that `old` writes and that breaks a rule of `new`: one that fits its schema, if there is one.
+
+        `others` are rules of `old` whose constants may matter: those that the rule came from.
+        """
+        near = [rule, *others]
+        names = _fields(near)[:MAX_FIELDS]
+        bound = [each for each in self._pair.old.contract.rules if set(fields_of_rule(each)) & set(names)]
+        found = self._found(rule, names, [*near, *bound])
+        # What the rule is about may be bound to other fields by other rules.
+        wider = list(dict.fromkeys([*names, *_fields(bound)]))[:MAX_FIELDS]
+        if found is None and wider != names:
+            found = self._found(rule, wider, [*near, *bound], shared=near)
+        return found
+
+    def _found(
+        self, rule: Rule, names: list[str], rules: list[Rule], shared: list[Rule] | None = None
+    ) -> Refusal | None:
+        """Vary some fields; `shared` are rules whose constants are tried in all of them."""
+        choices = {tokens(name): values_at(name, rules, self._pair.old, shared or ()) for name in names}
+        second: Refusal | None = None
+        for seed in self._sound_seeds(tuple(path[:-1] for path in choices if len(path) > 1)):
+            for count, refusal in enumerate(self._pair.judge(_varied(seed, choices, MAX_RECORDS))):
+                if rule.id in refusal.rules and refusal.is_refused:
+                    if refusal.fits:
+                        return refusal
+                    second = second or refusal
+                if second is not None and count > _MAX_UNFIT:
+                    break
+        return second
+
+    def _sound_seeds(self, needed: tuple[Path, ...]) -> list[Any]:
+        if needed not in self._seeds:
+            self._seeds[needed] = []
+            for seed in self._pair.seeds(needed):
+                sound = self._repaired(seed)
+                if sound is not None:
+                    self._seeds[needed].append(sound)
+                    break
+        return self._seeds[needed]
+
+    def _repaired(self, seed: Any) -> Any:
+        """Change the fields of the rules that keep `old` from writing a seed until it does; None when that fails."""
+        broken = self._pair.broken(seed)
+        rules = {rule.id: rule for rule in self._pair.old.contract.rules}
+        for _ in range(_MAX_REPAIRS):
+            if not broken:
+                break
+            rule = rules[min(broken)]
+            near = [each for each in rules.values() if set(fields_of_rule(each)) & set(fields_of_rule(rule))]
+            choices = {
+                tokens(name): values_at(name, near, self._pair.old)
+                for name in fields_of_rule(rule)[:MAX_FIELDS]
+            }
+            for record in _varied(seed, choices, _MAX_REPAIR_RECORDS):
+                left = self._pair.broken(record)
+                if left is not None and left < broken:
+                    seed, broken = record, left
+                    break
+            else:
+                return None
+        return seed if broken is not None and not broken else None
+
+
+def _fields(rules: Iterable[Rule]) -> list[str]:
+    return list(dict.fromkeys(field for rule in rules for field in fields_of_rule(rule)))
+
+
+def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iterator[Any]:
+    """Give the seed with every choice of values in its fields, those of small indexes first."""
+    paths = list(choices)
+    sizes = [len(values) for values in choices.values()]
+    count = 0
+    for total in range(sum(sizes) - len(sizes) + 1):
+        for indexes in _summing(sizes, total):
+            record = seed
+            for path, index in zip(paths, indexes, strict=True):
+                record = with_value(record, path, choices[path][index])
+            yield record
+            count += 1
+            if count == limit:
+                return
+
+
+def _summing(sizes: list[int], total: int) -> Iterator[tuple[int, ...]]:
+    """Give the indexes, one below each size, that add up to a total."""
+    if not sizes:
+        if total == 0:
+            yield ()
+        return
+    *first, last = sizes
+    for indexes in product(*(range(min(size, total + 1)) for size in first)):
+        left = total - sum(indexes)
+        if 0 <= left < last:
+            yield (*indexes, left)
+
+
+def with_value(record: Any, path: Path, value: Any) -> Any:
+    """Copy a record with a value at a path, making objects on the way; MISSING takes the member away."""
+    if not path:
+        return record if value is MISSING else value
+    first, rest = path[0], path[1:]
+    if isinstance(record, list) and first.isdigit() and int(first) < len(record):
+        index = int(first)
+        return [*record[:index], with_value(record[index], rest, value), *record[index + 1 :]]
+    members = record if isinstance(record, dict) else {}
+    if value is MISSING and first not in members:
+        return record
+    if value is MISSING and not rest:
+        return {name: member for name, member in members.items() if name != first}
+    return {**members, first: with_value(members.get(first, {}), rest, value)}

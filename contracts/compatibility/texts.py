@@ -1,0 +1,53 @@
+"""Patterns compared as sets of strings, through the automata of the JSON Schema prover.
+
+RE2, which judges rules, and ECMA-262, which those automata read, agree on the patterns that `is_common` lets through.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import re2  # type: ignore[import-untyped] # it publishes no types
+
+from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, first_string
+
+_UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
+
+
+def is_common(pattern: str) -> bool:
+    """Whether a pattern means the same in RE2 and in ECMA-262."""
+    return not _UNSURE.search(pattern)
+
+
+@lru_cache(maxsize=1024)
+def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
+    """Give a shortest string that matches some patterns and not others; None when none was found."""
+    return _answer(inside, outside)[0]
+
+
+@lru_cache(maxsize=1024)
+def includes_pattern(wide: str, narrow: str) -> bool:
+    """Whether every string that matches `narrow` surely matches `wide`."""
+    return wide == narrow or _answer((narrow,), (wide,)) == (None, True)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether a string holds a match of a pattern, as the judge of rules sees it."""
+    return _compiled(pattern).search(text) is not None
+
+
+def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Give a string, and whether the answer is certain."""
+    if not all(is_common(each) and automaton_of(each) is not None for each in (*inside, *outside)):
+        return None, False
+    try:
+        return first_string(Question(inside, outside)), True
+    except TooLargeError:
+        return None, False
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern)

@@ -1,0 +1,255 @@
+"""A whole contract against another: places, levels, order, versions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from contracts.compatibility.compare import compare, compare_all
+from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.versions import suggested_version
+from contracts.model import Compatibility, DataContract
+
+RANGE = {"id": "r", "kind": "range", "field": "/age", "maximum": 120}
+AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "string"}],
+}
+
+
+def told(comparison: Comparison) -> list[tuple[str, str]]:
+    return [(each.severity.value, each.code) for each in comparison.findings]
+
+
+def only(comparison: Comparison, code: str) -> Finding:
+    (finding,) = [each for each in comparison.findings if each.code == code]
+    return finding
+
+
+def with_schema(make_contract: Any, change: Any) -> DataContract:
+    schema = copy.deepcopy(make_contract().schema_.definition)
+    change(schema)
+    return make_contract(RANGE, schema=schema)  # type: ignore[no-any-return] # a fixture
+
+
+def test_an_identical_contract_gives_no_finding(make_contract: Any) -> None:
+    comparison = compare(make_contract(RANGE), make_contract(RANGE), level=Compatibility.FULL_TRANSITIVE)
+    assert comparison == Comparison("1.0.0", (), "1.0.1")
+    assert comparison.is_compatible
+
+
+def test_annotations_ask_for_a_patch(make_contract: Any) -> None:
+    def describe(schema: Any) -> None:
+        schema["description"] = "what it means"
+        schema["properties"]["age"]["title"] = "Age"
+
+    candidate = with_schema(make_contract, describe).model_copy(update={"description": "new", "domain": "x"})
+    comparison = compare(make_contract(RANGE), candidate, level=Compatibility.FULL)
+    assert (comparison.findings, comparison.suggested_version) == ((), "1.0.1")
+
+
+def test_a_narrower_schema_breaks_backward_with_its_place(make_contract: Any) -> None:
+    candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(minimum=18))
+    (finding,) = compare(make_contract(RANGE), candidate).findings
+    assert (finding.severity, finding.direction) == (FindingSeverity.BREAKING, Direction.BACKWARD)
+    assert finding.pointer == "/schema/definition/properties/age/minimum"
+    assert finding.base_pointer == "/schema/definition/properties/age/minimum"
+    assert (finding.field, finding.outcome) == ("/age", Outcome.REFUTED)
+    assert finding.counterexample is not None
+
+
+def test_a_wider_schema_breaks_forward_and_is_a_minor_version_backward(make_contract: Any) -> None:
+    candidate = with_schema(
+        make_contract, lambda schema: schema["properties"].update(note={"type": "string"})
+    )
+    backward = compare(make_contract(RANGE), candidate)
+    assert backward.is_compatible
+    assert backward.suggested_version == "1.1.0"
+    assert {each.direction for each in backward.findings} == {Direction.FORWARD, None}
+    forward = compare(make_contract(RANGE), candidate, level=Compatibility.FORWARD)
+    assert (forward.is_compatible, forward.suggested_version) == (False, "2.0.0")
+    assert forward.findings[0].base_pointer.startswith("/schema/definition")
+
+
+def test_formats_that_begin_to_count_break_backward(make_contract: Any) -> None:
+    lax, strict = make_contract(formats="annotate"), make_contract()
+    found = [each for each in compare(lax, strict).findings if each.code == "schema.format-added"]
+    assert {each.field for each in found} >= {"/admitted", "/discharged", "/at"}
+    assert {each.severity for each in found} == {FindingSeverity.BREAKING}
+    breaking = [each for each in compare(strict, lax).findings if each.severity is FindingSeverity.BREAKING]
+    assert {each.code for each in breaking} == {"column.type-changed"}  # columns of dates became strings
+
+
+def test_what_rules_asked_for_may_move_into_the_schema(make_contract: Any) -> None:
+    base = make_contract(RANGE)
+    candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(maximum=120))
+    comparison = compare(base, candidate, level=Compatibility.FULL)
+    assert comparison.is_compatible
+    assert told(comparison) == [("info", "schema.maximum-added")]
+    without_rule = candidate.model_copy(update={"rules": ()})
+    assert compare(base, without_rule, level=Compatibility.FULL).is_compatible
+    tighter = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(maximum=119))
+    finding = only(compare(base, tighter), "schema.maximum-added")
+    assert (finding.severity, finding.counterexample is None) == (FindingSeverity.BREAKING, False)
+
+
+def test_avro_findings_have_places_in_the_contract(make_contract: Any) -> None:
+    narrower = copy.deepcopy(AVRO)
+    narrower["fields"][1]["type"] = "int"  # type: ignore[index] # a list of fields
+    comparison = compare(make_contract(schema=AVRO, kind="avro"), make_contract(schema=narrower, kind="avro"))
+    finding = next(each for each in comparison.findings if each.code == "avro.type-changed")
+    assert (finding.severity, finding.direction) == (FindingSeverity.BREAKING, Direction.BACKWARD)
+    assert finding.pointer == "/schema/definition/fields/1/type"
+    assert finding.counterexample is not None
+    assert finding.counterexample.encoded == b"\x00\x00"
+
+
+def test_another_type_of_schema_breaks(make_contract: Any) -> None:
+    comparison = compare(make_contract(), make_contract(schema=AVRO, kind="avro"))
+    assert only(comparison, "schema.type-changed").severity is FindingSeverity.BREAKING
+
+
+DECLARATIONS = [
+    ({}, {"topic": "other"}, "contract.topic-changed", {"BACKWARD", "FORWARD"}),
+    ({}, {"framing": "confluent-prefix"}, "contract.framing-changed", {"BACKWARD", "FORWARD"}),
+    ({}, {"framing": "auto"}, "contract.framing-changed", {"FORWARD"}),
+    ({"framing": "auto"}, {"framing": "confluent-prefix"}, "contract.framing-changed", {"BACKWARD"}),
+    ({}, {"tombstones": "pass"}, "contract.tombstones-changed", {"FORWARD"}),
+    ({"tombstones": "delete"}, {}, "contract.tombstones-changed", {"BACKWARD"}),
+    ({"tombstones": "pass"}, {"tombstones": "delete"}, "contract.tombstones-changed", set()),
+    ({"primary_key": ["id"]}, {"primary_key": ["id", "admitted"]}, "contract.primary-key-changed", {"BACKWARD", "FORWARD"}),
+    ({}, {"on_violation": "alert"}, "contract.on-violation-changed", {"FORWARD"}),
+    ({"on_violation": "alert"}, {}, "contract.on-violation-changed", {"BACKWARD"}),
+    ({}, {"on_violation": "drop"}, "contract.on-violation-changed", set()),
+    ({}, {"error_budget": {"ratio": 0.1}}, "contract.error-budget-changed", set()),
+    ({}, {"classification": {"/id": "pii"}}, "contract.classification-changed", set()),
+    ({"compatibility": "FULL"}, {}, "contract.compatibility-lowered", set()),
+    ({"compatibility": "BACKWARD_TRANSITIVE"}, {}, "contract.compatibility-lowered", set()),
+    ({}, {"compatibility": "FULL"}, "contract.compatibility-raised", set()),
+    ({}, {"status": "retired"}, "contract.status-changed", set()),
+    ({}, {"id": "other"}, "contract.id-changed", set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "code", "broken"), DECLARATIONS)
+def test_what_a_contract_declares_takes_part(
+    make_contract: Any, before: dict[str, Any], after: dict[str, Any], code: str, broken: set[str]
+) -> None:
+    base, candidate = make_contract(**before), make_contract(**after)
+    found = set()
+    for level in (Compatibility.BACKWARD, Compatibility.FORWARD):
+        finding = only(compare(base, candidate, level=level), code)
+        assert finding.counterexample is None
+        if finding.severity is FindingSeverity.BREAKING:
+            found.add(level.value)
+    assert found == broken
+
+
+COLUMNS = [
+    {"name": "age", "from": "/age", "type": "int"},
+    {"name": "weight", "from": "/weight", "type": "double"},
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "broken"),
+    [
+        (lambda columns: columns.pop(), "column.removed", {"FORWARD"}),
+        (lambda columns: columns[0].update(type="long"), "column.type-changed", {"FORWARD"}),
+        (lambda columns: columns[1].update(type="float"), "column.type-changed", {"BACKWARD"}),
+        (lambda columns: columns[0].update(type="string"), "column.type-changed", {"BACKWARD", "FORWARD"}),
+        (
+            lambda columns: columns[0].update({"from": "/weight"}),
+            "column.source-changed",
+            {"BACKWARD", "FORWARD"},
+        ),
+        (
+            lambda columns: columns.append({"name": "id", "from": "/id", "type": "string"}),
+            "column.added",
+            set(),
+        ),
+    ],
+)
+def test_columns_take_part(make_contract: Any, change: Any, code: str, broken: set[str]) -> None:
+    after = copy.deepcopy(COLUMNS)
+    change(after)
+    base, candidate = make_contract(columns=COLUMNS), make_contract(columns=after)
+    levels = (Compatibility.BACKWARD, Compatibility.FORWARD)
+    found = {level.value for level in levels if not compare(base, candidate, level=level).is_compatible}
+    assert found == broken
+    assert code in {each.code for each in compare(base, candidate).findings}
+
+
+def test_derived_columns_count_like_declared_ones(make_contract: Any) -> None:
+    candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(type="number"))
+    finding = only(compare(make_contract(RANGE), candidate, level=Compatibility.FULL), "column.type-changed")
+    assert finding.sentence.startswith("the column age was long and is double")
+
+
+def test_the_level_is_the_one_that_the_base_promises(make_contract: Any) -> None:
+    base = make_contract(RANGE, compatibility="FORWARD")
+    candidate = make_contract(compatibility="NONE")
+    assert not compare(base, candidate).is_compatible
+
+
+def test_under_none_nothing_breaks_and_the_evidence_stays(make_contract: Any) -> None:
+    comparison = compare(make_contract(), make_contract(RANGE), level=Compatibility.NONE)
+    assert comparison.is_compatible
+    assert told(comparison) == [("info", "rule.added")]
+    assert comparison.findings[0].counterexample is not None
+
+
+def test_breaking_findings_stand_first_and_the_rest_in_the_order_of_the_document(make_contract: Any) -> None:
+    rules = [
+        {"id": f"r{index}", "kind": "range", "field": "/age", "maximum": 200 + index} for index in range(12)
+    ]
+    tighter = [{**rule, "maximum": 100 + index} for index, rule in enumerate(rules)]
+    comparison = compare(make_contract(*rules), make_contract(*tighter, topic="other"))
+    assert [each.pointer for each in comparison.findings][:12] == [
+        f"/rules/{index}/maximum" for index in range(12)
+    ]
+    assert comparison == compare(make_contract(*rules), make_contract(*tighter, topic="other"))
+    ranks = [list(FindingSeverity).index(each.severity) for each in comparison.findings]
+    assert ranks == sorted(ranks)
+
+
+def test_transitive_levels_look_at_every_version(make_contract: Any) -> None:
+    versions = [
+        make_contract({**RANGE, "maximum": maximum}, version=version)
+        for version, maximum in (("1.2.0", 120), ("1.1.0", 130), ("1.0.0", 120))
+    ]
+    candidate = make_contract({**RANGE, "maximum": 125}, version="1.3.0")
+    latest = compare_all(versions, candidate, level=Compatibility.BACKWARD)
+    assert [each.against for each in latest] == ["1.2.0"]
+    assert all(each.is_compatible for each in latest)
+    every = compare_all(versions, candidate, level=Compatibility.BACKWARD_TRANSITIVE)
+    assert [(each.against, each.is_compatible) for each in every] == [
+        ("1.2.0", True),
+        ("1.1.0", False),
+        ("1.0.0", True),
+    ]
+    assert compare_all([], candidate) == ()
+
+
+@pytest.mark.parametrize(
+    ("base", "severity", "code", "expected"),
+    [
+        ("1.2.3", FindingSeverity.BREAKING, "rule.added", "2.0.0"),
+        ("1.2.3", FindingSeverity.WARNING, "rule.loosened", "1.3.0"),
+        ("1.2.3", FindingSeverity.INFO, "column.added", "1.3.0"),
+        ("1.2.3", FindingSeverity.INFO, "rule.rewritten", "1.2.4"),
+        ("0.4.0", FindingSeverity.BREAKING, "rule.added", "1.0.0"),
+        ("2.0.0-rc.1", FindingSeverity.BREAKING, "rule.added", "2.0.0"),
+        ("1.2.0-rc.1", FindingSeverity.BREAKING, "rule.added", "2.0.0"),
+        ("1.2.0-rc.1", FindingSeverity.INFO, "rule.rewritten", "1.2.0"),
+    ],
+)
+def test_the_suggested_version_is_the_smallest_allowed(
+    base: str, severity: FindingSeverity, code: str, expected: str
+) -> None:
+    finding = Finding(severity, code, "", "", "", "", Outcome.PROVEN)
+    assert suggested_version(base, [finding]) == expected

@@ -1,0 +1,322 @@
+"""Rules in a comparison: tightened, loosened, both or neither, each shown by a record that both plans judge."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contracts.compatibility.compare import compare
+from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.rules import CODES
+from contracts.model import Compatibility, DataContract
+from contracts.plan import compile_plan
+
+Rule = dict[str, Any]
+
+FORBIDDEN: Rule = {"kind": "forbidden", "field": "/age", "values": [999]}
+RANGE: Rule = {"kind": "range", "field": "/age", "minimum": 0, "maximum": 120}
+WARD: Rule = {"kind": "one_of", "field": "/ward", "values": ["icu", "surgery"]}
+CODE: Rule = {"kind": "matches", "field": "/code", "pattern": "^[a-z]+$"}
+STAY: Rule = {"kind": "ordered", "fields": ["/admitted", "/discharged"]}
+NEEDED: Rule = {"kind": "required_when", "field": "/consultant", "when": {"field": "/ward", "equals": "icu"}}
+EPOCH: Rule = {"kind": "range", "field": "/discharged", "after": "1900-01-01"}
+AT: Rule = {"kind": "range", "field": "/at", "not_before": "2020-01-01T00:00:00Z"}
+CEL: Rule = {"kind": "cel", "expr": "this.age < 100"}
+
+
+def compared(make_contract: Any, before: list[Rule], after: list[Rule], **others: Any) -> Comparison:
+    return compare(
+        make_contract(*before, **others), make_contract(*after, **others), level=Compatibility.FULL
+    )
+
+
+def separates(old: DataContract, new: DataContract, finding: Finding) -> bool:
+    """Whether the counterexample is written by one contract and refused by the other, by their plans."""
+    assert finding.counterexample is not None
+    if finding.direction is Direction.FORWARD:
+        old, new = new, old
+    value = finding.counterexample.text.encode()
+    accepted, refused = (compile_plan(each).explain(value).disposition for each in (old, new))
+    return accepted.is_written and not refused.is_written
+
+
+TIGHTER = [
+    ("a sentinel more", FORBIDDEN, {"values": [999, 998]}),
+    ("a lower maximum", RANGE, {"maximum": 100}),
+    ("a higher minimum", RANGE, {"minimum": 1}),
+    ("an open end", RANGE, {"maximum": None, "exclusive_maximum": 120}),
+    ("a value less", WARD, {"values": ["icu"]}),
+    ("a narrower pattern", CODE, {"pattern": "^[a-f]+$"}),
+    ("a strict order", STAY, {"strict": True}),
+    ("a condition more", NEEDED, {"when": {"field": "/ward", "one_of": ["icu", "surgery"]}}),
+    ("any ward", NEEDED, {"when": {"field": "/ward", "present": True}}),
+    ("a later date", EPOCH, {"after": "1950-06-01"}),
+    ("a later instant", AT, {"not_before": "2020-01-01T00:00:00.5Z"}),
+    ("nulls", FORBIDDEN, {"nulls": "violate"}),
+    ("nulls of an expression", CEL, {"nulls": "violate"}),
+]
+
+
+def changed(rule: Rule, change: Rule) -> Rule:
+    return {name: value for name, value in {**rule, **change}.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"), [case[1:] for case in TIGHTER], ids=[case[0] for case in TIGHTER]
+)
+def test_a_tighter_rule_breaks_backward_and_a_looser_one_forward(
+    make_contract: Any, rule: Rule, change: Rule
+) -> None:
+    loose, tight = make_contract(rule), make_contract(changed(rule, change))
+    (finding,) = compare(loose, tight, level=Compatibility.FULL).findings
+    assert (finding.code, finding.severity, finding.outcome, finding.direction) == (
+        "rule.tightened",
+        FindingSeverity.BREAKING,
+        Outcome.REFUTED,
+        Direction.BACKWARD,
+    )
+    assert separates(loose, tight, finding)
+    (finding,) = compare(tight, loose, level=Compatibility.FULL).findings
+    assert (finding.code, finding.outcome, finding.direction) == (
+        "rule.loosened",
+        Outcome.REFUTED,
+        Direction.FORWARD,
+    )
+    assert separates(tight, loose, finding)
+
+
+TIGHTER_EXPRESSIONS = [
+    ("this.age < 100", "this.age < 90"),
+    ("this.age < 100", 'this.age < 100 && this.ward != "icu"'),
+    ("this.weight + 1.0 < 10.0", "this.weight + 2.0 < 10.0"),
+    ("this.ward in ['icu', 'surgery']", "this.ward in ['icu']"),
+    ("size(this.code) < 5", "size(this.code) < 4"),
+    ("this.weight != 1.5", "this.weight > 1.5"),
+]
+
+
+@pytest.mark.parametrize(("loose", "tight"), TIGHTER_EXPRESSIONS)
+def test_expressions_are_told_apart_at_their_constants(make_contract: Any, loose: str, tight: str) -> None:
+    old, new = make_contract({"kind": "cel", "expr": loose}), make_contract({"kind": "cel", "expr": tight})
+    for base, candidate, direction in ((old, new, Direction.BACKWARD), (new, old, Direction.FORWARD)):
+        findings = {
+            each.direction: each for each in compare(base, candidate, level=Compatibility.FULL).findings
+        }
+        assert findings[direction].outcome is Outcome.REFUTED
+        assert separates(base, candidate, findings[direction])
+
+
+@pytest.mark.parametrize("rule", [FORBIDDEN, RANGE, WARD, CODE, STAY, NEEDED, EPOCH, AT, CEL])
+def test_adding_a_rule_tightens_and_deleting_it_loosens(make_contract: Any, rule: Rule) -> None:
+    without, with_rule = make_contract(), make_contract(rule)
+    (finding,) = compare(without, with_rule, level=Compatibility.FULL).findings
+    assert (finding.code, finding.direction, finding.pointer) == (
+        "rule.added",
+        Direction.BACKWARD,
+        "/rules/0",
+    )
+    assert separates(without, with_rule, finding)
+    (finding,) = compare(with_rule, without, level=Compatibility.FULL).findings
+    assert (finding.code, finding.direction, finding.base_pointer) == (
+        "rule.removed",
+        Direction.FORWARD,
+        "/rules/0",
+    )
+    assert separates(with_rule, without, finding)
+
+
+def test_a_range_that_moves_breaks_both(make_contract: Any) -> None:
+    comparison = compared(make_contract, [RANGE], [{**RANGE, "minimum": 10, "maximum": 130}])
+    assert [(each.code, each.direction) for each in comparison.findings] == [
+        ("rule.loosened", Direction.FORWARD),
+        ("rule.tightened", Direction.BACKWARD),
+    ]
+
+
+SAME = [
+    ("values in another order", [FORBIDDEN | {"values": [998, 999]}], [FORBIDDEN | {"values": [999, 998.0]}]),
+    ("an open end on integers", [RANGE], [{"kind": "range", "field": "/age", "exclusive_minimum": -1, "maximum": 120}]),
+    ("two rules for one", [RANGE], [{"kind": "range", "field": "/age", "minimum": 0}, {"kind": "range", "field": "/age", "maximum": 120}]),
+    ("one rule for two", [FORBIDDEN, RANGE | {"maximum": None}], [FORBIDDEN, RANGE | {"maximum": None}, FORBIDDEN]),
+    ("another kind", [{"kind": "forbidden", "field": "/age", "values": [1, 2]}], [{"kind": "forbidden", "field": "/age", "values": [1]}, {"kind": "forbidden", "field": "/age", "values": [2]}]),
+    ("a pattern written otherwise", [CODE], [CODE | {"pattern": "^[a-z][a-z]*$"}]),
+    ("a list as a pattern", [CODE | {"pattern": "^(a|b)$"}], [{"kind": "one_of", "field": "/code", "values": ["a", "b"]}]),
+    ("spaces in an expression", [CEL], [{"kind": "cel", "expr": "this.age  <\n 100"}]),
+    ("a condition listed", [NEEDED], [NEEDED | {"when": {"field": "/ward", "one_of": ["icu"]}}]),
+    ("what the schema says anyway", [], [{"kind": "range", "field": "/age", "minimum": -5}]),
+    ("a required field", [FORBIDDEN], [FORBIDDEN, {"kind": "forbidden", "field": "/id", "values": ["x"], "nulls": "violate"}]),
+    ("a part of an order", [{"kind": "ordered", "fields": ["/admitted", "/discharged"], "strict": True}], [{"kind": "ordered", "fields": ["/admitted", "/discharged"], "strict": True}, STAY]),
+    ("a date before or at the day before", [EPOCH], [{"kind": "range", "field": "/discharged", "not_before": "1900-01-02"}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), [case[1:] for case in SAME], ids=[case[0] for case in SAME])
+def test_rules_that_refuse_the_same_records_break_nothing(
+    make_contract: Any, before: list[Rule], after: list[Rule]
+) -> None:
+    before, after = ([changed(rule, {}) for rule in rules] for rules in (before, after))
+    for one, other in ((before, after), (after, before)):
+        comparison = compared(make_contract, one, other)
+        assert comparison.is_compatible
+        assert {each.outcome for each in comparison.findings} <= {Outcome.PROVEN}
+
+
+def test_a_rule_under_another_id_is_told_and_breaks_nothing(make_contract: Any) -> None:
+    comparison = compared(make_contract, [RANGE | {"id": "old"}], [RANGE | {"id": "new"}])
+    assert [(each.code, each.severity.value) for each in comparison.findings] == [
+        ("rule.removed", "info"),
+        ("rule.added", "info"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        ({"severity": "warning"}, {}, "rule.consequence-raised"),
+        ({"on_violation": "alert"}, {"on_violation": "drop"}, "rule.consequence-raised"),
+        ({}, {"severity": "warning"}, "rule.consequence-lowered"),
+        ({}, {"on_violation": "alert"}, "rule.consequence-lowered"),
+    ],
+)
+def test_a_consequence_that_decides_about_records_takes_part(
+    make_contract: Any, before: Rule, after: Rule, code: str
+) -> None:
+    old, new = make_contract(RANGE | before), make_contract(RANGE | after)
+    (finding,) = compare(old, new, level=Compatibility.FULL).findings
+    assert (finding.code, finding.severity) == (code, FindingSeverity.BREAKING)
+    assert separates(old, new, finding)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "severity"),
+    [
+        ({}, {"on_violation": "drop"}, "warning"),
+        ({}, {"on_violation": "fail"}, "warning"),
+        ({"severity": "warning"}, {"on_violation": "alert"}, "info"),
+    ],
+)
+def test_another_consequence_of_the_same_kind_is_no_break(
+    make_contract: Any, before: Rule, after: Rule, severity: str
+) -> None:
+    (finding,) = compared(make_contract, [RANGE | before], [RANGE | after]).findings
+    assert (finding.code, finding.severity.value) == ("rule.on-violation-changed", severity)
+
+
+def test_a_rule_that_only_warns_breaks_nothing(make_contract: Any) -> None:
+    comparison = compared(
+        make_contract, [RANGE | {"severity": "warning"}], [RANGE | {"severity": "warning", "maximum": 5}]
+    )
+    assert [(each.code, each.severity.value) for each in comparison.findings] == [
+        ("rule.warning-changed", "info")
+    ]
+
+
+def test_expressions_that_cannot_be_told_apart_are_undetermined_and_block(make_contract: Any) -> None:
+    one = {"kind": "cel", "expr": "this.weight * 7.0 != 123.0"}
+    other = {"kind": "cel", "expr": "!(this.weight * 7.0 == 123.0)"}
+    comparison = compared(make_contract, [one], [other])
+    assert [(each.outcome, each.severity) for each in comparison.findings] == [
+        (Outcome.UNDETERMINED, FindingSeverity.BREAKING)
+    ] * 2
+    assert not comparison.is_compatible
+    harmless = compared(make_contract, [one | {"severity": "warning"}], [other | {"severity": "warning"}])
+    assert harmless.is_compatible
+
+
+def test_an_expression_is_told_from_another_kind_of_rule(make_contract: Any) -> None:
+    old = make_contract({"kind": "cel", "expr": "this.age <= 120"})
+    new = make_contract({"kind": "range", "field": "/age", "maximum": 119})
+    (backward, *_) = [each for each in compare(old, new).findings if each.direction is Direction.BACKWARD]
+    assert separates(old, new, backward)
+    assert json.loads(backward.counterexample.text)["age"] == 120  # type: ignore[union-attr] # it is there
+
+
+def test_a_record_keeps_the_other_rules(make_contract: Any) -> None:
+    late = {"kind": "range", "field": "/discharged", "after": "1950-01-01"}
+    old, new = make_contract(STAY, EPOCH), make_contract(STAY, EPOCH | {"after": late["after"]})
+    (finding,) = compare(old, new).findings
+    assert separates(old, new, finding)
+
+
+def test_a_rule_about_a_nested_field_gets_a_record_with_its_object(make_contract: Any) -> None:
+    old = make_contract()
+    new = make_contract({"kind": "matches", "field": "/address/postcode", "pattern": "^[0-9]+$"})
+    (finding,) = compare(old, new).findings
+    assert separates(old, new, finding)
+    assert finding.field == "/address/postcode"
+
+
+def test_the_place_of_a_change_is_the_key_that_changed(make_contract: Any) -> None:
+    (finding,) = compared(make_contract, [CODE, RANGE], [CODE, RANGE | {"maximum": 90}]).findings
+    assert (finding.pointer, finding.base_pointer) == ("/rules/1/maximum", "/rules/1/maximum")
+    assert finding.sentence.startswith(
+        "the rule `rule-1` refuses records that it let pass: maximum was 120 and is 90"
+    )
+
+
+def test_rules_of_avro_records_are_shown_by_encoded_data(make_contract: Any) -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "on", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "age", "type": ["null", "long"]},
+        ],
+    }
+    old = make_contract({"kind": "range", "field": "/on", "after": "1900-01-01"}, schema=schema, kind="avro")
+    new = make_contract({"kind": "range", "field": "/on", "after": "2000-01-01"}, schema=schema, kind="avro")
+    (finding,) = compare(old, new).findings
+    shown = finding.counterexample
+    assert shown is not None
+    assert shown.text == '{"on": 10957, "age": null}'
+    plans = compile_plan(old), compile_plan(new)
+    assert [plan.explain(shown.encoded).disposition.is_written for plan in plans] == [True, False]
+
+
+def test_a_default_that_a_new_rule_forbids_is_found(make_contract: Any) -> None:
+    def schema(*more: Any) -> Any:
+        return {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, *more]}
+
+    old = make_contract(schema=schema(), kind="avro")
+    new = make_contract(
+        {"kind": "forbidden", "field": "/age", "values": [999]},
+        schema=schema({"name": "age", "type": "int", "default": 999}),
+        kind="avro",
+    )
+    findings = {each.code: each for each in compare(old, new).findings}
+    assert findings["rule.added"].counterexample is not None
+    assert findings["rule.added"].counterexample.text == '{"a": 0}'
+    assert findings["rule.added"].severity is FindingSeverity.BREAKING
+
+
+def test_a_symbol_read_as_a_default_that_a_rule_forbids_is_found(make_contract: Any) -> None:
+    def schema(*symbols: str) -> Any:
+        enum = {"type": "enum", "name": "E", "symbols": list(symbols), "default": "A"}
+        return {"type": "record", "name": "R", "fields": [{"name": "e", "type": enum}]}
+
+    rule = {"kind": "forbidden", "field": "/e", "values": ["A"]}
+    old = make_contract(rule, schema=schema("A", "B", "C"), kind="avro")
+    new = make_contract(rule, schema=schema("A", "B"), kind="avro")
+    (finding,) = [each for each in compare(old, new).findings if each.severity is FindingSeverity.BREAKING]
+    assert finding.code == "rule.tightened"
+    assert finding.counterexample is not None
+    assert finding.counterexample.text == '{"e": "C"}'
+
+
+def test_every_code_of_the_table_is_given_by_some_case(make_contract: Any) -> None:
+    pairs = [
+        ([], [RANGE]),
+        ([RANGE], []),
+        ([RANGE], [RANGE | {"maximum": 1}]),
+        ([RANGE | {"maximum": 1}], [RANGE]),
+        ([RANGE | {"severity": "warning"}], [RANGE]),
+        ([RANGE], [RANGE | {"severity": "warning"}]),
+        ([RANGE], [RANGE | {"on_violation": "drop"}]),
+        ([WARD], [WARD | {"values": ["surgery", "icu"]}]),
+        ([CEL | {"severity": "warning"}], [{"kind": "cel", "expr": "true", "severity": "warning"}]),
+    ]
+    given = {each.code for pair in pairs for each in compared(make_contract, *pair).findings}
+    assert given == set(CODES)
