@@ -1,0 +1,230 @@
+"""How fast the registry answers: schemas by id beside a bare route, registration in a long history, long lists.
+
+`python -m benchmarks.registry [--smoke] [--out FILE]`. The server is uvicorn with httptools and uvloop, on loopback, in
+a process of its own; `wrk` asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from benchmarks.figures import Figure, write_figures
+from gateway.app import create_app
+from gateway.confluent.parsing import parse_schema
+from gateway.factory import Factory
+from gateway.services.schema_content import SchemaContent
+from gateway.settings import GatewaySettings
+from gateway.storage.sql import Stores
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+BY_ID = "/schemas/ids/1?subject=s1"
+ROUNDS = 3
+
+
+def main() -> None:
+    """Measure and write the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="little data: shows that it works, measures nothing"
+    )
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--serve", choices=("bare", "registry"), help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--database", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve, arguments.port, arguments.database)
+        return
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        figures = measure(f"sqlite:///{folder}/registry.db", smoke=arguments.smoke)
+    for figure in figures:
+        print(
+            f"{figure.name:32s} {figure.figure:>12,.3f} {figure.unit:12s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}"
+        )
+    if arguments.out:
+        write_figures(figures, arguments.out)
+
+
+def serve(what: str, port: int, database: str) -> None:
+    """Serve the registry, or a bare route that gives the bytes of its answer."""
+    if what == "registry":
+        app = create_app(Factory(GatewaySettings(database_url=database)))
+        uvicorn.run(app, port=port, http="httptools", loop="uvloop", log_level="error", access_log=False)
+        return
+    body = Path(database).read_bytes()
+
+    async def answer(_: HttpRequest) -> Response:
+        return Response(body, media_type=MEDIA_TYPE)
+
+    bare = Starlette(routes=[Route("/schemas/ids/{id}", answer)])
+    uvicorn.run(bare, port=port, http="httptools", loop="uvloop", log_level="error", access_log=False)
+
+
+def measure(database: str, *, smoke: bool) -> list[Figure]:
+    """Fill a registry and ask it."""
+    versions, subjects, seconds = (20, 50, 1) if smoke else (1000, 10_000, 3)
+    factory = Factory(GatewaySettings(database_url=database))
+    factory.database.migrate()
+    fill(factory, versions, subjects)
+    factory.close()
+    with served("registry", database) as url:
+        first, under = registrations(url, versions)
+        page = listing(url, subjects)
+        body = get(url + BY_ID)
+        assert json.loads(body)["schema"] == schema_text(1)
+        by_id, bare = requests_a_second(url, body, seconds)
+    return [
+        Figure.of("registry_by_id_over_bare_route", by_id, "requests/s", bare),
+        Figure.of("registration_under_1000_over_first", under * 1e3, "ms", first * 1e3),
+        Figure.of("subjects_page_of_10000_ms", page * 1e3, "ms", 200.0),
+    ]
+
+
+def fill(factory: Factory, versions: int, subjects: int) -> None:
+    """Keep versions of one subject, and one schema under many subjects, in one transaction."""
+    at = datetime.now(UTC)
+
+    def work(stores: Stores) -> None:
+        for number in range(1, versions + 1):
+            content = SchemaContent(parse_schema("AVRO", schema_text(number), {}))
+            schema = stores.subjects.add_schema(content.to_keep("."), None, at)
+            stores.subjects.add_version("s1", number, schema, None, at)
+        for number in range(subjects):
+            stores.subjects.add_version(f"many-{number:05d}", 1, schema, None, at)
+
+    factory.database.write(work)
+
+
+def registrations(url: str, versions: int) -> tuple[float, float]:
+    """Give the median seconds of the first registration under a subject, and of one under the filled one, in turns."""
+    firsts, lasts = [], []
+    for more in range(1, 16):
+        firsts.append(timed_registration(url, f"first-{more}", versions + more, 1))
+        lasts.append(timed_registration(url, "s1", 2 * versions + more, versions + more))
+    return statistics.median(firsts), statistics.median(lasts)
+
+
+def timed_registration(url: str, subject: str, fields: int, expected: int) -> float:
+    """Register a schema with its own set of optional fields; give the seconds."""
+    request = Request(  # noqa: S310 - our own server on loopback
+        f"{url}/subjects/{subject}/versions",
+        json.dumps({"schema": schema_text(fields)}).encode(),
+        {"Content-Type": MEDIA_TYPE},
+    )
+    start = time.perf_counter()
+    with urlopen(request) as answer:  # noqa: S310 - the same
+        body = answer.read()
+    seconds = time.perf_counter() - start
+    assert json.loads(body)["version"] == expected, body
+    return seconds
+
+
+def schema_text(number: int) -> str:
+    """Write a record that differs from the others in the default of a field."""
+    field = f'{{"name":"f","type":"int","default":{number}}}'
+    return f'{{"type":"record","name":"R","fields":[{field}]}}'
+
+
+def listing(url: str, subjects: int) -> float:
+    """List all subjects by pages of a tenth; give the median seconds of a page."""
+    taken = []
+    for _ in range(ROUNDS):
+        found: list[str] = []
+        for page in range(10):
+            start = time.perf_counter()
+            body = get(
+                f"{url}/subjects?subjectPrefix=many-&offset={page * subjects // 10}&limit={subjects // 10}"
+            )
+            taken.append(time.perf_counter() - start)
+            found += json.loads(body)
+        assert found == sorted(f"many-{number:05d}" for number in range(subjects))
+    return statistics.median(taken)
+
+
+def requests_a_second(url: str, body: bytes, seconds: int) -> tuple[float, float]:
+    """Ask for a schema by its id and for the same bytes from a bare route, in turns; give the medians."""
+    registry: list[float] = []
+    bare: list[float] = []
+    with tempfile.NamedTemporaryFile() as content:
+        content.write(body)
+        content.flush()
+        with served("bare", content.name) as other:
+            assert get(other + BY_ID) == get(url + BY_ID) == body
+            for _ in range(ROUNDS):
+                registry.append(wrk(url + BY_ID, seconds))
+                bare.append(wrk(other + BY_ID, seconds))
+    return statistics.median(registry), statistics.median(bare)
+
+
+def wrk(url: str, seconds: int) -> float:
+    """Give the requests that are answered in a second."""
+    program = shutil.which("wrk")
+    assert program, "this benchmark asks with wrk; install it (Debian: apt-get install wrk)"
+    done = subprocess.run(
+        [program, "-t1", "-c16", f"-d{seconds}s", url], check=True, capture_output=True, text=True
+    )
+    assert "Non-2xx" not in done.stdout, done.stdout
+    found = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+    assert found, done.stdout
+    return float(found[1])
+
+
+@contextlib.contextmanager
+def served(what: str, database: str) -> Iterator[str]:
+    """Serve in another process; give the address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.registry",
+        "--serve",
+        what,
+        "--port",
+        str(port),
+        "--database",
+        database,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            for _ in range(200):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.1)
+            yield url
+        finally:
+            process.terminate()
+
+
+def get(url: str) -> bytes:
+    """Fetch one answer."""
+    with urlopen(url) as answer:  # noqa: S310 - our own server on loopback
+        content: bytes = answer.read()
+    return content
+
+
+if __name__ == "__main__":
+    main()
