@@ -97,7 +97,7 @@ def _properties(contract: ContractCheck, finding: CheckFinding) -> dict[str, Any
 def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
     """Identify a finding by what it is about, not by its line: it stays the same when lines move."""
     about = (contract.contract_id or contract.file, finding.code, finding.pointer, finding.field)
-    return hashlib.sha256("\n".join(about).encode()).hexdigest()
+    return hashlib.sha256("\n".join(about).encode(errors="backslashreplace")).hexdigest()
 
 
 def _title(code: str) -> str:

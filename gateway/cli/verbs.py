@@ -49,6 +49,18 @@ VERBS = (
     Verb(
         "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
     ),
+    Verb(
+        "check",
+        "gateway.cli.check:check",
+        "Check what a change of contracts would break, before it merges.",
+        _CONTRACTS,
+    ),
+    Verb(
+        "diff",
+        "gateway.cli.diff:diff",
+        "Show what changes between two contracts, and whom it breaks.",
+        _CONTRACTS,
+    ),
     Verb("judge", "gateway.cli.judge:judge", "Judge records by a contract, as the job would.", _CONTRACTS),
     Verb(
         "publish",

@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.main import main
+from tests.unit.checks.workplace import git, here, write
+
+__all__ = ["git", "here", "write"]
 
 
 @dataclass(frozen=True, slots=True)

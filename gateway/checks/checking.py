@@ -1,0 +1,244 @@
+"""The check itself: every candidate against the version that it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from contracts.compatibility.compare import compare, compare_all
+from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
+from contracts.compatibility.levels import is_transitive
+from contracts.compatibility.versions import suggested_version
+from contracts.document import LoadedContract
+from contracts.errors import ContractError, Problem
+from contracts.fingerprint import fingerprint
+from contracts.model import Compatibility, DataContract
+from contracts.plan import compile_plan
+from gateway.checks.baselines import Baseline, Missing
+from gateway.checks.discovery import Candidate
+from gateway.checks.history import ENFORCED, BaseVersion, History
+from gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
+from gateway.checks.shown import printable, shown_path
+from gateway.services.semver import precedence
+
+_RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
+
+
+def check(
+    candidates: Iterable[Candidate], baseline: Baseline, level: Compatibility | None
+) -> tuple[ContractCheck, ...]:
+    """Check all candidates, in their order; then come the contracts that are gone.
+
+    `level` replaces the compatibility level that the contracts ask for.
+    """
+    candidates = tuple(candidates)
+    checks = [_check_one(candidate, baseline, level) for candidate in candidates]
+    doubles = _doubles(candidates)
+    checks = [
+        replace(one, findings=(doubles[one.file], *one.findings)) if one.file in doubles else one
+        for one in checks
+    ]
+    return (*checks, *(_gone(missing) for missing in baseline.missing(candidates)))
+
+
+def compare_documents(
+    base: LoadedContract, candidate: LoadedContract, level: Compatibility | None
+) -> ContractCheck:
+    """Compare two documents, whatever their versions. Raises ContractError for one that does not compile."""
+    for loaded in (base, candidate):
+        _require_compiled(loaded)
+    version = BaseVersion(
+        base.contract.version,
+        base.contract.status,
+        fingerprint(base.contract),
+        printable(base.document.name),
+        lambda: base.contract,
+    )
+    return _compared(candidate, version, compare(base.contract, candidate.contract, level=level))
+
+
+def _require_compiled(loaded: LoadedContract) -> None:
+    """Make sure that a contract compiles. Raises ContractError with the place of each mistake."""
+    try:
+        compile_plan(loaded.contract)
+    except ContractError as error:
+        raise ContractError(tuple(loaded.locate(problem) for problem in error.problems)) from error
+
+
+def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | None) -> ContractCheck:
+    loaded = candidate.loaded
+    if loaded is None:
+        return ContractCheck(
+            candidate.shown, findings=tuple(_invalid(one, candidate) for one in candidate.problems)
+        )
+    history = baseline.history(candidate)
+    contract = loaded.contract
+    same = history.same_as(fingerprint(contract))
+    if same is not None:
+        return ContractCheck(
+            candidate.shown, contract.id, contract.version, BaseName(same.version, same.origin)
+        )
+    predecessor = history.predecessor(contract.version)
+    if predecessor is None:
+        finding = _first(loaded, history)
+        return ContractCheck(candidate.shown, contract.id, contract.version, findings=(finding,))
+    try:
+        comparison = _comparison(loaded, history, predecessor, level)
+    except ContractError as error:
+        # The candidate compiles, so it is an earlier version that does not.
+        finding = _unreadable(loaded, error.problems[0])
+        return ContractCheck(candidate.shown, contract.id, contract.version, findings=(finding,))
+    return _compared(
+        loaded, predecessor, comparison, _version_findings(loaded, history, predecessor, comparison)
+    )
+
+
+def _comparison(
+    candidate: LoadedContract, history: History, predecessor: BaseVersion, level: Compatibility | None
+) -> Comparison:
+    """Compare with the predecessor; with a transitive level, add what breaks only versions before it."""
+    base = _compiled(predecessor)
+    level = level or base.compatibility
+    earlier = history.before(predecessor) if is_transitive(level) else ()
+    versions = (base, *(_compiled(version) for version in earlier))
+    newest, *older = compare_all(versions, candidate.contract, level=level)
+    if not older:
+        return newest
+    findings = {_about(finding): finding for finding in newest.findings}
+    for comparison in older:
+        for finding in comparison.findings:
+            if finding.severity is FindingSeverity.BREAKING:
+                sentence = f"{finding.sentence} (against {comparison.against})"
+                findings.setdefault(_about(finding), replace(finding, sentence=sentence))
+    merged = tuple(sorted(findings.values(), key=lambda finding: _RANK[finding.severity]))
+    affected = {consumer for finding in merged for consumer in finding.consumers}
+    consumers = {*newest.affected, *newest.unaffected, *affected}
+    return Comparison(
+        newest.against,
+        merged,
+        suggested_version(newest.against, merged),
+        tuple(sorted(affected)),
+        tuple(sorted(consumers - affected)),
+    )
+
+
+def _compiled(version: BaseVersion) -> DataContract:
+    """Load an earlier version that compiles; only such are compared. Raises ContractError."""
+    return compile_plan(version.load()).contract
+
+
+def _about(finding: Finding) -> tuple[object, ...]:
+    return (finding.severity, finding.code, finding.pointer, finding.field, finding.direction)
+
+
+def _compared(
+    candidate: LoadedContract, base: BaseVersion, comparison: Comparison, more: tuple[CheckFinding, ...] = ()
+) -> ContractCheck:
+    findings = [*(CheckFinding.of(finding, candidate) for finding in comparison.findings), *more]
+    has_changed = fingerprint(candidate.contract) != base.fingerprint
+    return ContractCheck(
+        shown_path(candidate.document.name),
+        candidate.contract.id,
+        candidate.contract.version,
+        BaseName(base.version, base.origin),
+        comparison.suggested_version if has_changed else None,
+        tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
+        comparison.affected,
+        comparison.unaffected,
+    )
+
+
+def _invalid(problem: Problem, candidate: Candidate) -> CheckFinding:
+    return CheckFinding(
+        FindingSeverity.BREAKING,
+        "contract.invalid",
+        problem.message,
+        spot_of(problem, candidate.shown),
+        problem.pointer,
+    )
+
+
+def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
+    """Find documents that claim a version that another one, with another content, claims too; by file."""
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    found = {}
+    for candidate in candidates:
+        if candidate.loaded is None:
+            continue
+        contract = candidate.loaded.contract
+        mark = fingerprint(contract)
+        file, other = first.setdefault((contract.id, contract.version), (candidate.shown, mark))
+        if other != mark:
+            found[candidate.shown] = CheckFinding(
+                FindingSeverity.BREAKING,
+                "version.doubled",
+                f"{contract.id} {contract.version} is also what {file} says it is, with another content",
+                _spot(candidate.loaded, "/version"),
+                "/version",
+            )
+    return found
+
+
+def _first(loaded: LoadedContract, history: History) -> CheckFinding:
+    """Say why there is nothing to compare a contract with."""
+    contract = loaded.contract
+    spot = _spot(loaded, "/id")
+    if history.unreadable is not None:
+        return _unreadable(loaded, history.unreadable)
+    if history.versions:
+        states = ", ".join(f"{found.version} is {found.status}" for found in history.versions)
+        sentence = f"nothing to compare with, for no version of {contract.id} is enforced: {states}"
+        return CheckFinding(FindingSeverity.INFO, "contract.not-enforced", sentence, spot, "/id")
+    sentence = f"{contract.id} is a new contract: nothing to compare with"
+    return CheckFinding(FindingSeverity.INFO, "contract.new", sentence, spot, "/id")
+
+
+def _unreadable(loaded: LoadedContract, problem: Problem) -> CheckFinding:
+    sentence = f"nothing to compare with, for the version before is wrong: {problem}"
+    return CheckFinding(FindingSeverity.WARNING, "base.invalid", sentence, _spot(loaded, "/id"), "/id")
+
+
+def _version_findings(
+    loaded: LoadedContract, history: History, base: BaseVersion, comparison: Comparison
+) -> tuple[CheckFinding, ...]:
+    """Say when a changed document's version does not say so: that it changed, or how much."""
+    version, suggested = loaded.contract.version, comparison.suggested_version
+    severity, code = FindingSeverity.BREAKING, "version.too-low"
+    if version == base.version:
+        sentence = f"the document has changed, but its version is still {version}; make it {suggested}"
+    elif precedence(version) <= precedence(base.version):
+        sentence = f"version {version} is not above {base.version}, which it follows; make it {suggested}"
+    elif history.is_published and any(version == found.version for found in history.versions):
+        code = "version.taken"
+        sentence = f"version {version} is published with another content; a published version never changes"
+    elif precedence(version) < precedence(suggested):
+        severity = FindingSeverity.WARNING
+        sentence = f"version {version} says less than has changed since {base.version}; make it {suggested}"
+    else:
+        return ()
+    return (CheckFinding(severity, code, sentence, _spot(loaded, "/version"), "/version", "/version"),)
+
+
+def _gone(missing: Missing) -> ContractCheck:
+    """Report a contract that is no longer there."""
+    contract, document = missing.contract, missing.document
+    consumers = tuple(sorted(consumer.id for consumer in contract.consumers))
+    if missing.moved_to is not None:
+        severity, code = FindingSeverity.INFO, "contract.moved"
+        sentence = f"{contract.id} is now in {missing.moved_to}; check it there"
+        consumers = ()
+    elif contract.status in ENFORCED:
+        severity, code = FindingSeverity.BREAKING, "contract.deleted"
+        sentence = (
+            f"{contract.id} {contract.version} is deleted while it is {contract.status}; retire it first"
+        )
+    else:
+        severity, code = FindingSeverity.INFO, "contract.deleted"
+        sentence = f"{contract.id} {contract.version}, which is {contract.status}, is deleted"
+    finding = CheckFinding(severity, code, sentence, Spot(document.shown), consumers=consumers)
+    base = BaseName(contract.version, document.origin)
+    return ContractCheck(document.shown, contract.id, None, base, None, (finding,), consumers)
+
+
+def _spot(loaded: LoadedContract, pointer: str) -> Spot:
+    return spot_of(loaded.locate(Problem(pointer, "")), loaded.document.name)

@@ -1,0 +1,203 @@
+"""`tidegate check`: what a change of contracts would break, before it merges."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.errors import SettingsError
+from contracts.model import Compatibility
+from gateway.checks.baselines import Baseline, FolderBaseline, GitBaseline, RegistryBaseline
+from gateway.checks.checking import check as check_candidates
+from gateway.checks.discovery import Selection, read_candidate, select
+from gateway.checks.git import Revision
+from gateway.checks.github import check_annotations, step_summary
+from gateway.checks.json_report import check_json
+from gateway.checks.junit import check_junit
+from gateway.checks.people import report_lines
+from gateway.checks.places import repository_root
+from gateway.checks.results import CheckReport, FailOn
+from gateway.checks.sarif import check_sarif
+from gateway.cli.exits import ExitCode
+from gateway.cli.publish import RegistryUrl
+from gateway.cli.terminal import out
+from gateway.client import RegistryClient
+
+REGISTRY = "registry"
+GIT = "git:"
+
+
+class Format(StrEnum):
+    """What a report is written as."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    JUNIT = "junit"
+    GITHUB = "github"
+
+
+def complete_against(incomplete: str) -> list[str]:
+    """Offer what can be compared with: the registry, and the branches and tags of the repository here."""
+    try:
+        ran = subprocess.run(
+            ["git", "for-each-ref", "--format=%(refname:short)"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        refs = []
+    else:
+        refs = ran.stdout.split()
+    known = [REGISTRY, *(f"{GIT}{ref}" for ref in ("HEAD", *refs))]
+    return [name for name in known if name.startswith(incomplete)]
+
+
+Paths = Annotated[
+    list[Path], typer.Argument(metavar="FILE_OR_FOLDER", help="Contract documents, or folders of them.")
+]
+Against = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT",
+        help="Compare with the `registry`, a commit as `git:REF`, or another file or folder.",
+        autocompletion=complete_against,
+    ),
+]
+Level = Annotated[
+    Compatibility | None,
+    typer.Option(
+        metavar="LEVEL",
+        case_sensitive=False,
+        help="NONE, BACKWARD, FORWARD or FULL, perhaps with _TRANSITIVE, instead of the contracts' own.",
+        show_default=False,
+    ),
+]
+ReportFormat = Annotated[Format, typer.Option("--format", help="What to write the report as.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        dir_okay=False,
+        metavar="FILE",
+        help="Write the report there, and the text to the terminal.",
+    ),
+]
+Failing = Annotated[FailOn, typer.Option(help="Mildest severity that ends with 1.")]
+AllowMajor = Annotated[
+    bool, typer.Option("--allow-major", help="Let contracts break that claim a new major version.")
+]
+
+
+def check(  # noqa: PLR0913 - one parameter for each option
+    paths: Paths,
+    *,
+    against: Against = REGISTRY,
+    registry: RegistryUrl = "http://127.0.0.1:8081",
+    level: Level = None,
+    report_format: ReportFormat = Format.TEXT,
+    output: Output = None,
+    fail_on: Failing = FailOn.BREAKING,
+    allow_major: AllowMajor = False,
+) -> None:
+    """Check what a change of contracts would break, before it merges.
+
+    Each contract is compared with the version that it follows: schema, rules,
+    columns and all the rest. A finding says where (file:line:column), what was
+    accepted before and is refused now, and which consumers read it.
+
+    Examples:
+      tidegate check admissions/contract.yaml --against registry
+      tidegate check contracts/ --against git:origin/main
+      tidegate check contracts/ --against git:HEAD~1 --format github
+      tidegate check contracts/ --format sarif --output check.sarif
+      tidegate check new.yaml --against old.yaml --level FULL
+
+    Exit codes: 0 nothing as severe as --fail-on, 1 findings, 2 usage, such as
+    an unknown commit or no contract at all, 3 no registry answers.
+    """
+    selection = _selected(paths, against)
+    with ExitStack() as stack:
+        baseline = _baseline(against, registry, selection, stack)
+        candidates = [read_candidate(file) for file in selection.files]
+        contracts = check_candidates(candidates, baseline, level)
+    report = CheckReport(against, contracts, fail_on, allow_major)
+    if not contracts:
+        raise SettingsError(f"there is no contract in {_listed(paths)}: nothing to check")
+    _write(report, report_format, output)
+    if report.failed:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _selected(paths: list[Path], against: str) -> Selection:
+    selection = select(paths)
+    is_git = against.startswith(GIT)
+    if selection.missing and not is_git:
+        raise SettingsError(f"{_listed(list(selection.missing))}: there is no such file or folder")
+    if not selection.files and not is_git:
+        raise SettingsError(
+            f"there is no contract in {_listed(paths)}: nothing to check; a contract begins with "
+            "`apiVersion: tidegate/v1`"
+        )
+    return selection
+
+
+def _baseline(against: str, registry: str, selection: Selection, stack: ExitStack) -> Baseline:
+    if against == REGISTRY:
+        return RegistryBaseline(stack.enter_context(RegistryClient(registry)))
+    if against.startswith(GIT):
+        paths = (*selection.folders, *(file.path.parent for file in selection.files), *selection.missing)
+        revision = Revision(existing_folder(paths[0]), against.removeprefix(GIT))
+        return GitBaseline(stack.enter_context(revision), selection)
+    return FolderBaseline(Path(against), selection)
+
+
+def existing_folder(path: Path) -> Path:
+    """Give the nearest folder above a path, or itself, that exists."""
+    return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+
+
+def _write(report: CheckReport, report_format: Format, output: Path | None) -> None:
+    root = repository_root(Path.cwd())
+    match report_format:
+        case Format.TEXT:
+            text = "".join(f"{line.plain}\n" for line in report_lines(report))
+        case Format.JSON:
+            text = check_json(report)
+        case Format.SARIF:
+            text = check_sarif(report, root)
+        case Format.JUNIT:
+            text = check_junit(report)
+        case Format.GITHUB:
+            text = check_annotations(report, root)
+            _add_step_summary(report)
+    if output is not None:
+        write_file(output, text)
+    if output is not None or report_format in {Format.TEXT, Format.GITHUB}:
+        for line in report_lines(report):
+            out.print(line)
+    if output is None and report_format is not Format.TEXT:
+        typer.echo(text, nl=False)
+
+
+def write_file(path: Path, text: str, *, mode: str = "w") -> None:
+    """Write a file in UTF-8. Raises SettingsError when it cannot be written."""
+    try:
+        with path.open(mode, encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise SettingsError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _add_step_summary(report: CheckReport) -> None:
+    """Add to the page of the run, where GitHub says that there is one."""
+    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+        write_file(Path(summary), step_summary(report), mode="a")
+
+
+def _listed(paths: list[Path]) -> str:
+    return ", ".join(str(path) for path in paths)

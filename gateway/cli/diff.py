@@ -1,0 +1,117 @@
+"""`tidegate diff`: every difference of two contracts that means something."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contracts.document import LoadedContract, load_contract
+from contracts.errors import ContractError, SettingsError
+from gateway.checks.checking import compare_documents
+from gateway.checks.git import Revision, load_contract_at
+from gateway.checks.json_report import diff_json
+from gateway.checks.people import contract_lines, counted
+from gateway.cli.check import GIT, Level
+from gateway.cli.publish import RegistryUrl
+from gateway.cli.terminal import out
+from gateway.client import RegistryClient
+
+_REGISTRY = "registry:"
+_HELP = "A file, `registry:ID@VERSION` (or @latest), or `git:REF:PATH`."
+
+
+class Format(StrEnum):
+    """What the differences are written as."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Old = Annotated[str, typer.Argument(metavar="OLD", help=_HELP)]
+New = Annotated[str, typer.Argument(metavar="NEW", help="Likewise.")]
+AsFormat = Annotated[Format, typer.Option("--format", help="What to write the differences as.")]
+
+
+def diff(
+    old: Old,
+    new: New,
+    *,
+    registry: RegistryUrl = "http://127.0.0.1:8081",
+    level: Level = None,
+    diff_format: AsFormat = Format.TEXT,
+) -> None:
+    """Show what changes between two contracts, and whom it breaks.
+
+    The findings are those of `tidegate check`, of any two versions, and
+    nothing is refused. In git:REF:PATH the path counts from the repository's
+    top folder, or from here if it begins with ./
+
+    Examples:
+      tidegate diff old.yaml new.yaml
+      tidegate diff registry:admissions@1.2.0 registry:admissions@latest
+      tidegate diff git:main:admissions.yaml admissions.yaml --format json
+
+    Exit codes: 0 whatever was found, 2 a document is missing or no contract,
+    3 no registry answers.
+    """
+    with ExitStack() as stack:
+        base, candidate = (_load(name, registry, stack) for name in (old, new))
+    try:
+        found = compare_documents(base, candidate, level)
+    except ContractError as error:
+        raise _no_contract(error) from None
+    if diff_format is Format.JSON:
+        typer.echo(diff_json(found), nl=False)
+        return
+    for line in contract_lines(found, several=False):
+        out.print(line)
+    if found.suggested_version is None:
+        out.print(
+            f"no difference between {base.document.name} and {candidate.document.name}",
+            markup=False,
+        )
+        return
+    out.print(
+        f"suggested version [bold]{found.suggested_version}[/] · {counted(len(found.findings), 'finding')}"
+    )
+
+
+def _load(name: str, registry: str, stack: ExitStack) -> LoadedContract:
+    try:
+        if name.startswith(_REGISTRY):
+            return _from_registry(name.removeprefix(_REGISTRY), registry, stack)
+        if name.startswith(GIT):
+            return _from_git(name.removeprefix(GIT), stack)
+        return load_contract(Path(name))
+    except ContractError as error:
+        raise _no_contract(error) from None
+
+
+def _no_contract(error: ContractError) -> SettingsError:
+    more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+    return SettingsError(f"only contracts that are right can be compared: {error.problems[0]}{more}")
+
+
+def _from_registry(name: str, registry: str, stack: ExitStack) -> LoadedContract:
+    contract_id, _, version = name.partition("@")
+    if not contract_id or not version:
+        raise SettingsError(
+            f"`registry:{name}` names no version; write registry:ID@VERSION, such as "
+            f"registry:{contract_id or 'hospital.admissions'}@latest"
+        )
+    return stack.enter_context(RegistryClient(registry)).fetch(contract_id, version)
+
+
+def _from_git(name: str, stack: ExitStack) -> LoadedContract:
+    ref, _, path = name.partition(":")
+    if not ref or not path:
+        raise SettingsError(f"`git:{name}` names no file; write git:REF:PATH, such as git:main:contract.yaml")
+    revision = stack.enter_context(Revision(Path.cwd(), ref))
+    key = revision.key(Path(path)) if path.startswith(("./", "../")) else path
+    if key is None:
+        raise SettingsError(f"{path} lies outside the repository {revision.root}")
+    return load_contract_at(revision, key)

@@ -1,0 +1,131 @@
+"""The page about CI: its commands exist, its workflows run, its tables are complete."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+
+from contracts.yaml_source import read_yaml
+from gateway.checks import checking
+from gateway.cli.check import check
+from gateway.cli.diff import diff
+from gateway.cli.exits import ExitCode
+from tests.unit.checks.workplace import Git, contract_text, git, here, write
+
+__all__ = ["git", "here", "write"]
+
+PAGE = Path("docs/ci.md").read_text("utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)
+WORKFLOW, GITLAB, HOOKS = (read_yaml("example", text).value for kind, text in BLOCKS if kind == "yaml")
+STEPS = [
+    step["run"] for step in WORKFLOW["jobs"]["check"]["steps"] if "tidegate check" in step.get("run", "")
+]
+NAMES = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)))
+
+
+def commands() -> Iterator[list[str]]:
+    """Give every command line on the page, without its comment."""
+    shown = "\n".join(text for kind, text in BLOCKS if kind == "")
+    lines = [line.removeprefix("$ ") for line in shown.splitlines()]
+    lines += [
+        *STEPS,
+        *GITLAB["contracts"]["script"],
+        f"{HOOKS['repos'][0]['hooks'][0]['entry']} contract.yaml",
+    ]
+    for line in lines:
+        if line.startswith("tidegate "):
+            yield shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_each_command_is_one(words: list[str]) -> None:
+    app = typer.Typer()
+    app.command("check")(check)
+    app.command("diff")(diff)
+    group = get_command(app)
+    verb = group.commands[words[0]]  # type: ignore[attr-defined]  # two commands make a group
+    assert verb.make_context(words[0], words[1:]).params
+
+
+class TestWorkflow:
+    @pytest.fixture
+    def run(self, git: Git, tmp_path: Path) -> Any:
+        """Run a step of the workflow as GitHub's runner does, on a branch that breaks a contract."""
+        contract = git.root / "contracts" / "admissions.json"
+        contract.parent.mkdir()
+        contract.write_text(contract_text())
+        git.commit()
+        git("update-ref", "refs/remotes/origin/main", "HEAD")
+        contract.write_text(contract_text(version="1.1.0", maximum=120))
+        git.commit()
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "tidegate").write_text(
+            f'#!/bin/sh\nexec {sys.executable} -m gateway.cli.main "$@"\n'
+        )
+        (tmp_path / "bin" / "tidegate").chmod(0o755)
+        env = {
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "GITHUB_BASE_REF": "main",
+            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        }
+
+        def run_step(script: str) -> subprocess.CompletedProcess[str]:
+            command = ["bash", "-e", "-o", "pipefail", "-c", script]
+            return subprocess.run(command, cwd=git.root, env=env, capture_output=True, text=True, check=False)
+
+        return run_step
+
+    def test_its_steps_do_what_the_page_says(self, run: Any, git: Git, tmp_path: Path) -> None:
+        sarif, annotated = (run(step) for step in STEPS)
+        assert (sarif.returncode, annotated.returncode) == (0, 1), sarif.stderr + annotated.stderr
+        uploaded = WORKFLOW["jobs"]["check"]["steps"][-2]["with"]["sarif_file"]
+        results = json.loads((git.root / uploaded).read_text())["runs"][0]["results"]
+        assert "schema.maximum-lowered" in [result["ruleId"] for result in results]
+        assert "::error file=contracts/admissions.json,line=" in annotated.stdout
+        assert "Ask before merging: **bed-planning**" in (tmp_path / "summary.md").read_text()
+
+
+def test_every_exit_code_is_there() -> None:
+    rows = re.findall(r"^\| (\d+) \|", PAGE, flags=re.MULTILINE)
+    used = (ExitCode.OK, ExitCode.FINDINGS, ExitCode.USAGE, ExitCode.UNAVAILABLE)
+    assert [int(row) for row in rows] == [int(code) for code in used]
+
+
+def test_every_code_of_the_check_is_there() -> None:
+    source = Path(checking.__file__).read_text()
+    codes = set(re.findall(r'"((?:contract|base|version)\.[a-z-]+)"', source))
+    assert len(codes) >= 8
+    assert sorted(codes - NAMES) == []
+    rows = re.findall(r"^\| `((?:contract|base|version)\.[a-z-]+)` \|", PAGE, flags=re.MULTILINE)
+    assert sorted(set(rows) - codes) == []
+
+
+def test_every_member_of_the_json_is_there(git: Git, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", git.root / "new.json"
+    old.write_text(contract_text())
+    new.write_text(contract_text(maximum=120))
+    command = [sys.executable, "-m", "gateway.cli.main", "check", new, "--against", old, "--format", "json"]
+    report = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    assert sorted(members(report) - NAMES - {"format"}) == []
+    assert report["format"] in NAMES
+
+
+def members(value: Any) -> set[str]:
+    """Give the names of all members, of members too."""
+    if isinstance(value, list):
+        return set().union(*map(members, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*map(members, value.values()))
