@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import structlog
 from fastapi import Depends, FastAPI
+from starlette.concurrency import run_in_threadpool
 
 from gateway import problems
 from gateway.access.answers import turned_away
@@ -32,6 +33,7 @@ def create_app(factory: Factory) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await run_in_threadpool(factory.adopt_contracts)
         _log.info("registry_started", database=factory.database.description)
         yield
         factory.close()

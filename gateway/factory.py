@@ -18,6 +18,7 @@ from gateway.services.keys import KeyCabinet
 from gateway.services.registration import SchemaRegistration
 from gateway.services.registry import Registry
 from gateway.services.streams import ReportBook, StreamReader
+from gateway.services.subject_contracts import adopt_contracts
 from gateway.services.subject_deletion import SubjectDeletion
 from gateway.services.subject_reading import SubjectReader
 from gateway.services.subject_settings import SubjectSettings
@@ -70,6 +71,11 @@ class Factory:
     def health(self) -> HealthCheck:
         """Make the service that says whether this process can serve."""
         return HealthCheck(self.database, self._broker)
+
+    def adopt_contracts(self) -> None:
+        """Show contracts that an older version of this program published among the subjects. Raises Unavailable."""
+        if self.database.read(lambda stores: stores.subjects.unlinked_contracts()):
+            self.database.write(lambda stores: adopt_contracts(stores, now()))
 
     def lifecycle(self) -> ContractLifecycle:
         """Make the service that promotes, retires and deletes contract versions."""

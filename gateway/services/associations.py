@@ -9,7 +9,7 @@ from datetime import datetime
 
 from gateway.audit.chain import Change, content_hash
 from gateway.confluent.entities import AssociationInfo, AssociationRequest
-from gateway.confluent.errors import Refused, invalid_association, no_association, subject_not_found
+from gateway.confluent.errors import Refused, invalid_association, no_association, subject_not_found, taken
 from gateway.confluent.names import subject_to_register
 from gateway.services.registration import SchemaRegistration
 from gateway.services.subject_deletion import SubjectDeletion
@@ -20,7 +20,6 @@ from gateway.storage.subjects import Deleted
 
 STRONG, WEAK = LIFECYCLES = ("STRONG", "WEAK")
 ANY_NAMESPACE = "-"
-_TAKEN = 40902
 _FROZEN = 40903
 
 
@@ -160,7 +159,7 @@ def _put(
         if held.frozen:
             raise Refused(409, _FROZEN, f"The association of {what} with '{held.subject}' is frozen")
         if not replaces:
-            raise Refused(409, _TAKEN, f"An association of {what} exists already, with '{held.subject}'")
+            raise taken(what, held.subject)
     stores.associations.put(association)
     before = None if held is None else _hash(held)
     stores.audit.append(

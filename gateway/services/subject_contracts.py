@@ -84,6 +84,16 @@ def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) 
     )
 
 
+def adopt_contracts(stores: Stores, at: datetime) -> None:
+    """Make every contract version that is no draft a version of its subject: those of an older database are none yet."""
+    for registry_id in stores.subjects.unlinked_contracts():
+        version = stores.contracts.by_registry_id(registry_id)
+        if version is not None:
+            added = add_subject_version(stores, version, at)
+            if version.deleted_at is not None:
+                stores.subjects.set_deleted(added.subject, (added.number,), version.deleted_at)
+
+
 def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
     """Give the schema of a contract that compiles."""
     definition = contract.schema_.definition

@@ -120,19 +120,9 @@ class SubjectReader:
         """Find a schema by its id, in the context of a subject or in the default one. Raises Refused (40403)."""
         return self._database.read(lambda stores: find_schema(stores, schema_id, subject))
 
-    def schema_by_guid(self, guid: str) -> StoredSchema:
-        """Find a schema by its GUID. Raises Refused (40403)."""
-        found = self._database.read(lambda stores: stores.subjects.schemas_with_guid(guid))
-        if not found:
-            raise schema_not_found(guid)
-        return found[0]
-
-    def ids_of_guid(self, guid: str) -> tuple[tuple[str, int], ...]:
-        """List the contexts and ids under which a schema is known. Raises Refused (40403)."""
-        found = self._database.read(lambda stores: stores.subjects.schemas_with_guid(guid))
-        if not found:
-            raise schema_not_found(guid)
-        return tuple((one.context, one.id) for one in found)
+    def schemas_with_guid(self, guid: str) -> tuple[StoredSchema, ...]:
+        """List what has a GUID: one schema, in each context that knows it."""
+        return self._database.read(lambda stores: stores.subjects.schemas_with_guid(guid))
 
     def versions_of_schema(
         self, schema_id: int, subject: str | None, deleted: Deleted

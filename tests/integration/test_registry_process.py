@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -185,6 +187,58 @@ def test_kill_9_loses_nothing_that_was_acknowledged(serve: Callable[[], Server])
     assert len(kept) <= len(acknowledged) + 2  # a write of each thread was under way
     (stream,) = survivor.http.get("/api/v1/streams").json()["streams"]
     assert stream["totals"]["batches"] == len(batches)
+
+
+def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
+    serve: Callable[[], Server],
+) -> None:
+    def register(server: Server, number: int) -> httpx.Response:
+        field = {"name": "f", "type": "int", "default": number}
+        text = json.dumps({"type": "record", "name": "R", "fields": [field]})
+        return server.http.post(f"/subjects/killed-{number % 3}-value/versions", json={"schema": text})
+
+    victim = serve()
+    acknowledged: dict[int, str] = {}
+
+    def write(start: int) -> None:
+        for number in range(start, 10_000, 3):
+            try:
+                answer = register(victim, number)
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 200
+            acknowledged[answer.json()["id"]] = answer.json()["guid"]
+            if len(acknowledged) == 40:
+                os.kill(victim.process.pid, signal.SIGKILL)
+
+    threads = [threading.Thread(target=write, args=(start,)) for start in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    survivor = serve()
+    kept = {one["id"]: one["guid"] for one in survivor.http.get("/schemas").json()}
+    assert acknowledged.items() <= kept.items()
+    assert len(kept) <= len(acknowledged) + 3  # a write of each thread was under way
+    listed = survivor.http.get(CONTRACTS).json()["contracts"]
+    numbers = [one["number"] for one in listed]
+    assert sum(numbers) == len(kept)  # every schema is a version of a contract, and the other way round
+    assert register(survivor, 10_000).json()["id"] == max(kept) + 1
+
+
+def test_contracts_of_an_older_database_are_shown_among_subjects(
+    serve: Callable[[], Server], tmp_path: Path
+) -> None:
+    first = serve()
+    first.publish(version(1))
+    first.stop()
+    with contextlib.closing(sqlite3.connect(tmp_path / "registry.db")) as connection:
+        connection.execute("DELETE FROM subject_versions")
+        connection.execute("DELETE FROM schemas")
+        connection.commit()
+    second = serve()
+    assert second.http.get("/subjects/hospital.admissions-value/versions").json() == [1]
 
 
 def test_a_request_under_way_at_sigterm_is_answered(server: Server) -> None:
