@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from contracts.compatibility.finding import FindingSeverity
+from gateway.checks.codes import MEANINGS
 from gateway.checks.json_report import json_text
 from gateway.checks.places import from_root
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
@@ -34,7 +35,7 @@ def check_sarif(report: CheckReport, root: Path | None) -> str:
             "driver": {
                 "name": "Tidegate",
                 "version": version("tidegate"),
-                "rules": [{"id": code, "shortDescription": {"text": _title(code)}} for code in codes],
+                "rules": [{"id": code, "shortDescription": {"text": _description(code)}} for code in codes],
             }
         },
         # Places count characters, not the halves of surrogate pairs, which are SARIF's default.
@@ -100,7 +101,6 @@ def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
     return hashlib.sha256("\n".join(about).encode(errors="backslashreplace")).hexdigest()
 
 
-def _title(code: str) -> str:
-    """Read a code aloud: `schema.maximum-lowered` is "Schema: maximum lowered"."""
-    area, _, change = code.partition(".")
-    return f"{area.capitalize()}: {change.replace('-', ' ')}"
+def _description(code: str) -> str:
+    meaning = MEANINGS.get(code, code)
+    return f"{meaning[:1].upper()}{meaning[1:]}."

@@ -242,6 +242,8 @@ class TestSarif:
         assert [rules[result["ruleIndex"]]["id"] for result in results] == [
             result["ruleId"] for result in results
         ]
+        described = {rule["id"]: rule["shortDescription"]["text"] for rule in rules}
+        assert described["schema.maximum-lowered"] == "The largest accepted number is smaller."
         place = results[0]["locations"][0]["physicalLocation"]
         assert place == {
             "artifactLocation": {"uri": "admissions/contract.yaml", "uriBaseId": "%SRCROOT%"},
