@@ -15,6 +15,7 @@ from contracts.compatibility.levels import directions_of, is_transitive
 from contracts.compatibility.rules import compare_rules
 from contracts.compatibility.schemas import altered_fields, compare_schemas
 from contracts.compatibility.tables import compare_columns
+from contracts.compatibility.texts import bounded_searches
 from contracts.compatibility.versions import suggested_version
 from contracts.fields import tokens
 from contracts.model import Compatibility, Consumer, DataContract
@@ -38,7 +39,8 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
     declared = (
         frozenset(pointer for judge in judges for pointer in judge.fields.pointers()) if consumers else ()
     )
-    changes = dict.fromkeys(_changes(*judges))
+    with bounded_searches():
+        changes = dict.fromkeys(_changes(*judges))
     found: dict[tuple[str, ...], Finding] = {}
     for change in changes:
         finding = _graded(change, directions, _touched(change, consumers, declared))

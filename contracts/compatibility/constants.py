@@ -42,6 +42,7 @@ _TEXTS: Final = {
     "date-time": ("2000-01-01T00:00:00Z", "2000-01-01T00:00:01Z"),
 }
 _MAX_NUMBERS: Final = 8
+_MAX_PATTERNS: Final = 3
 _MAX_LENGTH: Final = 200
 _DAY: Final = timedelta(days=1)
 
@@ -81,7 +82,7 @@ def values_at(
         for constant in _constants(rule):
             values += _around(constant, found, times)
     patterns = [rule.pattern for rule in about if isinstance(rule, Matches)]
-    values += [first_text((one,), (other,)) for one, other in permutations(patterns, 2)]
+    values += [first_text((one,), (other,)) for one, other in permutations(patterns[:_MAX_PATTERNS], 2)]
     values += [MISSING, None, *judge.listed(tokens(field)), *_ordinary(found, times)]
     return _unique(values)
 

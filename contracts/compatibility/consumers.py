@@ -12,7 +12,7 @@ from contracts.compatibility.finding import Comparison, Direction, FindingSeveri
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.pointers import overlap
-from contracts.compatibility.rule_schemas import with_rules
+from contracts.compatibility.rule_schemas import STEPS, with_rules
 from contracts.compatibility.versions import major
 from contracts.errors import ContractError
 from contracts.model import Consumer, DataContract, JsonSchema
@@ -156,7 +156,10 @@ def _keeps(judge: Judge, assumes: Any) -> Inclusion:
         definition = True if judge.avro is None else json_schema_of(judge.avro)
         formats_asserted = True
     return json_schema.includes(
-        with_rules(definition, judge.contract, judge.fields), assumes, formats_asserted=formats_asserted
+        with_rules(definition, judge.contract, judge.fields),
+        assumes,
+        formats_asserted=formats_asserted,
+        budget=STEPS,
     )
 
 

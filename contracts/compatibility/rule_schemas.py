@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from contracts.compatibility import json_schema
+from contracts.compatibility.constants import fields_of_rule
 from contracts.compatibility.effects import refuses
 from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.pointers import overlap
 from contracts.compatibility.texts import is_common
 from contracts.fields import FieldType, SchemaFields, tokens
 from contracts.model import DataContract, Forbidden, JsonSchema, Matches, OneOf, Range, Rule
 from contracts.rules.values import DATES, order_of_times
 
-_MAX_RULES = 40
+STEPS: Final = 4_000
+"""Steps of a proof about one rule or one assumption."""
+_MAX_RULES: Final = 40
+_MAX_PATTERNS: Final = 2
 
 
 def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) -> bool:
-    """Whether every record that fits the schema of a contract, and the rest of its rules, keeps a rule.
+    """Whether every record that fits the schema of a contract, and keeps its rules, keeps this rule.
 
     True is proven; False says nothing. Only for JSON Schema.
     """
@@ -25,18 +31,32 @@ def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) 
     if wanted is None or not isinstance(schema, JsonSchema) or schema.definition is None:
         return False
     inclusion = json_schema.includes(
-        with_rules(schema.definition, contract, fields),
+        with_rules(schema.definition, contract, fields, fields_of_rule(rule)),
         {**wanted, **_dialect(schema.definition)},
         formats_asserted=schema.formats == "assert",
+        budget=STEPS,
     )
     return inclusion.outcome is Outcome.PROVEN
 
 
-def with_rules(definition: Any, contract: DataContract, fields: SchemaFields) -> Any:
-    """Add the rules that keep records from being written to a schema, where that cannot change what it says."""
+def with_rules(
+    definition: Any, contract: DataContract, fields: SchemaFields, places: Iterable[str] = ("",)
+) -> Any:
+    """Add the rules that keep records from being written to a schema, where that cannot change what it says.
+
+    Only rules about some places in the record are added.
+    """
+    places = list(places)
     if not isinstance(definition, dict) or "$ref" in definition or _counts_evaluated(definition):
         return definition
-    kept = [schema_of_rule(rule, fields) for rule in contract.rules if refuses(rule, contract)]
+    near = [
+        rule
+        for rule in contract.rules
+        if refuses(rule, contract)
+        and any(overlap(name, place) for name in fields_of_rule(rule) for place in places)
+    ]
+    patterns = [rule for rule in near if isinstance(rule, Matches)]
+    kept = [schema_of_rule(rule, fields) for rule in near if rule not in patterns[_MAX_PATTERNS:]]
     parts = [part for part in kept if part is not None][:_MAX_RULES]
     return {**definition, "allOf": [*definition.get("allOf", []), *parts]} if parts else definition
 

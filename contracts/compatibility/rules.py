@@ -34,6 +34,8 @@ CODES: Final = {
 }
 """Every code that a comparison of rules gives, and what it says. They are stable."""
 
+MAX_PROOFS: Final = 8
+"""Most rules of a direction for which a proof is sought in the schema."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
@@ -62,6 +64,7 @@ def _one_way(
     search = Search(Pair(old, new))
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
+    proofs = MAX_PROOFS
     for rule in new.contract.rules:
         predecessor = before.get(rule.id)
         if not refuses(rule, new.contract):
@@ -73,7 +76,8 @@ def _one_way(
         if not is_altered and _is_implied(rule, new, known):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
-        if found is None and covered_by_schema(rule, old.contract, new.fields):
+        proofs -= found is None
+        if found is None and proofs >= 0 and covered_by_schema(rule, old.contract, new.fields):
             continue
         outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
         code = _code(predecessor, old.contract, direction)

@@ -62,7 +62,8 @@ def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
     if inclusion.outcome is Outcome.PROVEN:
         return
     # What the new schema asks for, rules of the old contract may have asked for.
-    guarded = with_rules(definitions[0], old.contract, old.fields)
+    places = [difference.field for difference in inclusion.differences]
+    guarded = with_rules(definitions[0], old.contract, old.fields, places)
     kept = inclusion
     if guarded is not definitions[0]:
         kept = json_schema.includes(guarded, definitions[1], formats_asserted=formats_asserted)

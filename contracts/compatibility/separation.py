@@ -16,8 +16,11 @@ from contracts.fields import tokens
 from contracts.model import Rule
 from contracts.rules.compiled import Path
 
-MAX_RECORDS: Final = 3_000
+MAX_RECORDS: Final = 2_000
 """Most records that are judged for one rule."""
+MAX_JUDGEMENTS: Final = 150_000
+"""Most rules that are asked about records in a direction, before each rule is left with MIN_RECORDS."""
+MIN_RECORDS: Final = 10
 MAX_FIELDS: Final = 4
 """Most fields of which the values are varied together."""
 _MAX_UNFIT: Final = 200
@@ -32,6 +35,8 @@ class Search:
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self._seeds: dict[tuple[Path, ...], list[Any]] = {}
+        self._cost = 10 + len(pair.old.contract.rules) + len(pair.new.contract.rules)
+        self._left = MAX_JUDGEMENTS
 
     def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
         """Find a record that `old` writes and that breaks a rule of `new`: one that fits its schema, if there is one.
@@ -55,7 +60,7 @@ class Search:
         choices = {tokens(name): values_at(name, rules, self._pair.old, shared or ()) for name in names}
         second: Refusal | None = None
         for seed in self._sound_seeds(tuple(path[:-1] for path in choices if len(path) > 1)):
-            for count, refusal in enumerate(self._pair.judge(_varied(seed, choices, MAX_RECORDS))):
+            for count, refusal in enumerate(self._pair.judge(self._records(seed, choices))):
                 if rule.id in refusal.rules and refusal.is_refused:
                     if refusal.fits:
                         return refusal
@@ -63,6 +68,12 @@ class Search:
                 if second is not None and count > _MAX_UNFIT:
                     break
         return second
+
+    def _records(self, seed: Any, choices: dict[Path, tuple[Any, ...]]) -> Iterator[Any]:
+        most = max(MIN_RECORDS, min(MAX_RECORDS, self._left // self._cost))
+        for record in _varied(seed, choices, most):
+            self._left -= self._cost
+            yield record
 
     def _sound_seeds(self, needed: tuple[Path, ...]) -> list[Any]:
         if needed not in self._seeds:

@@ -320,3 +320,14 @@ def test_every_code_of_the_table_is_given_by_some_case(make_contract: Any) -> No
     ]
     given = {each.code for pair in pairs for each in compared(make_contract, *pair).findings}
     assert given == set(CODES)
+
+
+def test_many_hard_patterns_end_with_the_same_answer_twice(make_contract: Any) -> None:
+    def contract(letter: str) -> DataContract:
+        patterns = [f"(a|b)*{letter}(a|b){{{index % 12}}}" for index in range(40)]
+        rules = [{"kind": "matches", "field": "/code", "pattern": pattern} for pattern in patterns]
+        return make_contract(*rules)  # type: ignore[no-any-return] # a fixture
+
+    first = compare(contract("a"), contract("b"))
+    assert first == compare(contract("a"), contract("b"))
+    assert not first.is_compatible

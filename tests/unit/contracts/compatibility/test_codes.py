@@ -1,0 +1,22 @@
+"""The codes of findings are stable, each in one table and on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from contracts.compatibility import avro, consumers, declarations, expectations, rules, schemas, tables
+
+PAGE = Path(__file__).parents[4] / "docs" / "compatibility.md"
+TABLES = [each.CODES for each in (avro, consumers, declarations, expectations, rules, schemas, tables)]
+
+
+def test_every_code_stands_in_one_table() -> None:
+    codes = [code for table in TABLES for code in table]
+    assert len(codes) == len(set(codes))
+
+
+def test_the_page_explains_every_code() -> None:
+    page = PAGE.read_text()
+    assert [
+        row for table in TABLES for row in table.items() if f"| `{row[0]}` | {row[1]} |" not in page
+    ] == []
