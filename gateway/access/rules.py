@@ -1,4 +1,8 @@
-"""Who may do what: one row for each operation of both faces and of the desk. A test holds it to the application."""
+"""Who may do what: one row for each operation of the native face and of the desk.
+
+The operations of the Confluent face carry their rules in the table that its router reads
+(`gateway.confluent.operations`). A test holds both tables to the application.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +34,11 @@ class Rule:
 
 
 PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
-_VIEW, _VIEW_SUBJECT = Rule(Role.VIEWER, Reach.SOMEWHERE), Rule(Role.VIEWER, Reach.SUBJECT)
+_VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
-_PRODUCE, _PRODUCE_SUBJECT = Rule(Role.PRODUCER, Reach.SOMEWHERE), Rule(Role.PRODUCER, Reach.SUBJECT)
-_APPROVE_SUBJECT, _APPROVE_ALL = Rule(Role.APPROVER, Reach.SUBJECT), Rule(Role.APPROVER, Reach.EVERYWHERE)
-_APPROVE_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT)
-_ADMIN_SUBJECT, _ADMIN_ALL = Rule(Role.ADMIN, Reach.SUBJECT), Rule(Role.ADMIN, Reach.EVERYWHERE)
+_PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
+_APPROVE_CONTRACT, _ADMIN_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT), Rule(Role.ADMIN, Reach.CONTRACT)
+_ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _CONTRACT = "/api/v1/contracts/{contract_id}"
 _STREAM = "/api/v1/streams/{stream}"
@@ -47,8 +50,8 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", _CONTRACT): _VIEW_CONTRACT,
     ("GET", f"{_CONTRACT}/versions/{{version}}"): _VIEW_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/status"): _APPROVE_CONTRACT,
-    ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _APPROVE_CONTRACT,
-    ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _APPROVE_CONTRACT,
+    ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _ADMIN_CONTRACT,
+    ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,

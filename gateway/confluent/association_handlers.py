@@ -8,7 +8,7 @@ from gateway.access.gate import authorise
 from gateway.access.principal import Role
 from gateway.confluent.calls import Answer, Call, read_entity
 from gateway.confluent.entities import AssociationRequest
-from gateway.confluent.errors import Refused, invalid_association
+from gateway.confluent.errors import Refused, invalid_association, no_association, taken
 from gateway.confluent.names import canonical
 from gateway.confluent.subject_handlers import check_references
 from gateway.services.associations import AssociationFilter
@@ -43,9 +43,12 @@ def create_or_update(call: Call) -> Answer:
 def delete(call: Call) -> Answer:
     """Remove associations of a resource; with `cascadeLifecycle` the subjects that belong to it go softly too."""
     wanted = _filter(call, resource_id=call.path["resource"])
-    for found in call.factory.associations().find(wanted):
-        authorise(call.request, Role.APPROVER, found.subject)
     cascade = call.flag("cascadeLifecycle")
+    found = call.factory.associations().find(wanted)
+    if not all(call.principal.sees(one.subject) for one in found):
+        raise no_association(call.path["resource"])
+    for one in found:
+        authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)
     call.factory.associations().delete(wanted, cascade=cascade, who=call.principal.name)
     return Answer(status=204)
 
@@ -99,6 +102,7 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
         if info.schema_ is not None:
             check_references(call, info.schema_)
         authorise(call.request, Role.PRODUCER, associations.subject_of(request, info))
+    _check_held(call, request)
     kept = associations.put(request, replaces=replaces, who=call.principal.name)
     return {
         "resourceName": request.resource_name,
@@ -115,6 +119,15 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
             for one in kept
         ],
     }
+
+
+def _check_held(call: Call, request: AssociationRequest) -> None:
+    """Refuse to take a resource from a subject that the caller may not change, without naming it."""
+    kinds = {info.association_type for info in request.associations}
+    for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
+        is_meant = held.resource_type == request.resource_type and held.association_type in kinds
+        if is_meant and not call.principal.may(Role.PRODUCER, held.subject):
+            raise taken(f"the {held.association_type} of the resource {held.resource_id}")
 
 
 def _listed(call: Call, **wanted: str) -> Answer:

@@ -90,6 +90,12 @@ def no_subject_mode(subject: str) -> Refused:
     return Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
+def taken(what: str, subject: str | None = None) -> Refused:
+    """Say that a resource is associated already; with the subject, where it may be named."""
+    held = f", with '{subject}'" if subject is not None else ""
+    return Refused(409, 40902, f"An association of {what} exists already{held}")
+
+
 def no_association(what: str) -> Refused:
     """Say that a resource has no association."""
     return Refused(404, 40410, f"No association found for {what}")

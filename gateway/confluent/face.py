@@ -153,7 +153,10 @@ class ConfluentFace:
         if not _accepts(request.headers.get("accept", "*/*")):
             return _plain_error(406, f"the answer is of type {MEDIA_TYPE}; accept it")
         call = self._call(request, match, context)
-        await permit_rule(request, call.principal, _rule(match.operation, call), call.path)
+        try:
+            await permit_rule(request, call.principal, _rule(match.operation, call), call.path)
+        except SubjectHidden as error:
+            raise match.operation.hidden(error.subject) from error
         if request.method in _BODY_METHODS:
             media_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
             if media_type not in READABLE:

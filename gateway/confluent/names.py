@@ -18,6 +18,7 @@ EVERY_CONTEXT = ":*:"
 
 _MAX_CHARACTERS = 4096
 _QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
+_DEFAULT = re.compile(r"\A(?::\.:)+")  # all of them: what is canonical stays as it is when it is read again
 _TOPIC = re.compile(TOPIC_PATTERN)
 _IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
 _VALUE = "-value"
@@ -35,7 +36,7 @@ def canonical(name: str) -> str:
         raise invalid_subject(ascii(name)[1:-1], "it holds control characters")
     if len(name) > _MAX_CHARACTERS:
         raise invalid_subject(f"{name[:40]}...", f"it is longer than {_MAX_CHARACTERS} characters")
-    return name.removeprefix(f":{DEFAULT_CONTEXT}:")
+    return _DEFAULT.sub("", name)
 
 
 def subject_to_register(name: str) -> str:

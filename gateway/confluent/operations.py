@@ -13,15 +13,20 @@ from gateway.confluent import schema_handlers as schemas
 from gateway.confluent import setting_handlers as settings
 from gateway.confluent import subject_handlers as subjects
 from gateway.confluent.calls import Answer, Call
+from gateway.confluent.errors import Refused, no_subject_level, no_subject_mode, subject_not_found
 
 _ANY = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
 _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_SUBJECT = Rule(Role.VIEWER, Reach.SUBJECT)
 _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
 _PRODUCE_SUBJECT = Rule(Role.PRODUCER, Reach.SUBJECT)
+_PRODUCE_NEW = Rule(Role.PRODUCER, Reach.NEW_SUBJECT)
 _APPROVE_SUBJECT = Rule(Role.APPROVER, Reach.SUBJECT)
+_APPROVE_NEW = Rule(Role.APPROVER, Reach.NEW_SUBJECT)
+_APPROVE_ALL = Rule(Role.APPROVER, Reach.EVERYWHERE)
 _APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
 _ADMIN_SUBJECT = Rule(Role.ADMIN, Reach.SUBJECT)
+_ADMIN_NEW = Rule(Role.ADMIN, Reach.NEW_SUBJECT)
 _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _PAGE = ("offset", "limit")
@@ -52,7 +57,10 @@ _BATCH: dict[str, Any] = {"requests": [{"resourceId": "topic-1"}]}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `permanent` is the rule instead of `rule` when the query asks for permanent=true."""
+    """One operation. `permanent` is the rule instead of `rule` when the query asks for permanent=true.
+
+    `hidden` is the answer about a subject that may not be seen: the one about a subject that does not exist.
+    """
 
     method: str
     path: str
@@ -61,6 +69,7 @@ class Operation:
     query: tuple[str, ...] = ()
     body: Mapping[str, Any] | None = None
     permanent: Rule | None = None
+    hidden: Callable[[str], Refused] = subject_not_found
 
     @property
     def id(self) -> str:
@@ -80,16 +89,16 @@ OPERATIONS = (
         "POST", _SUBJECT, subjects.look_up_schema, _VIEW_SUBJECT, ("normalize", "deleted", "format"), _REGISTER
     ),
     Operation(
-        "DELETE", _SUBJECT, subjects.delete_subject, _APPROVE_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
+        "DELETE", _SUBJECT, subjects.delete_subject, _ADMIN_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
     ),
     Operation("GET", f"{_SUBJECT}/versions", subjects.list_versions, _VIEW_SUBJECT, (*_DELETED, *_PAGE)),
     Operation(
-        "POST", f"{_SUBJECT}/versions", subjects.register_schema, _PRODUCE_SUBJECT, ("normalize", "format"), _REGISTER
+        "POST", f"{_SUBJECT}/versions", subjects.register_schema, _PRODUCE_NEW, ("normalize", "format"), _REGISTER
     ),
     Operation("GET", f"{_SUBJECT}/metadata", subjects.get_with_metadata, _VIEW_SUBJECT, ("key", "value", "deleted")),
     Operation("GET", _VERSION, subjects.get_version, _VIEW_SUBJECT, ("deleted", "format")),
     Operation(
-        "DELETE", _VERSION, subjects.delete_version, _APPROVE_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
+        "DELETE", _VERSION, subjects.delete_version, _ADMIN_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
     ),
     Operation("GET", f"{_VERSION}/schema", subjects.get_version_text, _VIEW_SUBJECT, ("deleted", "format")),
     Operation("GET", f"{_VERSION}/referencedby", subjects.list_referencing, _VIEW_SUBJECT, _PAGE),
@@ -118,17 +127,17 @@ OPERATIONS = (
         ("normalize", "verbose"), _REGISTER,
     ),
     Operation("GET", "/config", settings.get_config, _VIEW),
-    Operation("PUT", "/config", settings.put_config, _ADMIN_ALL, (), _LEVEL),
-    Operation("DELETE", "/config", settings.delete_config, _ADMIN_ALL),
-    Operation("GET", "/config/{subject}", settings.get_config, _VIEW_SUBJECT, ("defaultToGlobal",)),
-    Operation("PUT", "/config/{subject}", settings.put_config, _APPROVE_SUBJECT, (), _LEVEL),
-    Operation("DELETE", "/config/{subject}", settings.delete_config, _APPROVE_SUBJECT),
+    Operation("PUT", "/config", settings.put_config, _APPROVE_ALL, (), _LEVEL),
+    Operation("DELETE", "/config", settings.delete_config, _APPROVE_ALL),
+    Operation("GET", "/config/{subject}", settings.get_config, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_level),
+    Operation("PUT", "/config/{subject}", settings.put_config, _APPROVE_NEW, (), _LEVEL),
+    Operation("DELETE", "/config/{subject}", settings.delete_config, _APPROVE_SUBJECT, hidden=no_subject_level),
     Operation("GET", "/mode", settings.get_mode, _VIEW),
     Operation("PUT", "/mode", settings.put_mode, _ADMIN_ALL, ("force",), _MODE),
     Operation("DELETE", "/mode", settings.delete_mode, _ADMIN_ALL),
-    Operation("GET", "/mode/{subject}", settings.get_mode, _VIEW_SUBJECT, ("defaultToGlobal",)),
-    Operation("PUT", "/mode/{subject}", settings.put_mode, _ADMIN_SUBJECT, ("force",), _MODE),
-    Operation("DELETE", "/mode/{subject}", settings.delete_mode, _ADMIN_SUBJECT),
+    Operation("GET", "/mode/{subject}", settings.get_mode, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_mode),
+    Operation("PUT", "/mode/{subject}", settings.put_mode, _ADMIN_NEW, ("force",), _MODE),
+    Operation("DELETE", "/mode/{subject}", settings.delete_mode, _ADMIN_SUBJECT, hidden=no_subject_mode),
     Operation("GET", "/contexts", schemas.list_contexts, _VIEW, _PAGE),
     Operation("DELETE", "/contexts/{context}", schemas.delete_context, _ADMIN_ALL),
     Operation(

@@ -6,11 +6,11 @@ from importlib.metadata import version
 
 from gateway.confluent.calls import Answer, Call
 from gateway.confluent.errors import schema_not_found
-from gateway.confluent.names import EVERY_CONTEXT
+from gateway.confluent.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
 from gateway.confluent.parsing import SCHEMA_TYPES
 from gateway.confluent.shown import show_schema, show_version
-from gateway.services.subject_reading import ListedSubjects, has_rule_type
-from gateway.storage.subjects import StoredSchema
+from gateway.services.subject_reading import ListedSubjects, Page, has_rule_type
+from gateway.storage.subjects import Deleted, StoredSchema
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 
@@ -35,19 +35,14 @@ def get_schema_text(call: Call) -> Answer:
 
 def get_schema_by_guid(call: Call) -> Answer:
     """Fetch a schema by its GUID."""
-    reader = call.factory.subjects()
-    found = reader.schema_by_guid(call.path["guid"].lower())
-    _hide(call, found, call.path["guid"])
-    shown = show_schema(found, call, reader)
+    found = _schemas_with_guid(call)[0]
+    shown = show_schema(found, call, call.factory.subjects())
     return Answer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
 
 
 def list_ids_of_guid(call: Call) -> Answer:
     """List the contexts in which a schema has an id, and those ids."""
-    reader = call.factory.subjects()
-    guid = call.path["guid"].lower()
-    _hide(call, reader.schema_by_guid(guid), guid)
-    return Answer([{"context": context, "id": number} for context, number in reader.ids_of_guid(guid)])
+    return Answer([{"context": found.context, "id": found.id} for found in _schemas_with_guid(call)])
 
 
 def list_subjects_of_schema(call: Call) -> Answer:
@@ -81,7 +76,13 @@ def list_schema_types(_call: Call) -> Answer:
 
 def list_contexts(call: Call) -> Answer:
     """List the contexts, the default one first."""
-    return Answer(call.page.cut(call.factory.subjects().contexts()))
+    reader = call.factory.subjects()
+    found = reader.contexts()
+    if call.principal.prefixes is not None:
+        wanted = ListedSubjects(EVERY_CONTEXT, Deleted.SHOWN, call.principal.prefixes)
+        visible = {context_of(subject) for subject in reader.subjects(wanted, Page())}
+        found = tuple(context for context in found if context == DEFAULT_CONTEXT or context in visible)
+    return Answer(call.page.cut(found))
 
 
 def delete_context(call: Call) -> Answer:
@@ -128,16 +129,30 @@ def schema_id(call: Call) -> int:
 
 def _versions(call: Call) -> tuple[tuple[str, int], ...]:
     deleted = call.deleted
+    _schema(call)
     found = call.factory.subjects().versions_of_schema(schema_id(call), call.text("subject") or None, deleted)
     return tuple(one for one in found if call.principal.sees(one[0]))
 
 
 def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
     """Answer as if there were no such schema when no subject that has it may be seen."""
-    if call.principal.prefixes is None:
-        return
-    if not any(call.principal.sees(subject) for subject in call.factory.subjects().subjects_of(schema)):
+    if not is_visible(call, schema):
         raise schema_not_found(what)
+
+
+def is_visible(call: Call, schema: StoredSchema) -> bool:
+    """Whether the caller may see a subject that has a schema."""
+    if call.principal.prefixes is None:
+        return True
+    return any(call.principal.sees(subject) for subject in call.factory.subjects().subjects_of(schema))
+
+
+def _schemas_with_guid(call: Call) -> tuple[StoredSchema, ...]:
+    guid = call.path["guid"].lower()
+    found = tuple(one for one in call.factory.subjects().schemas_with_guid(guid) if is_visible(call, one))
+    if not found:
+        raise schema_not_found(guid)
+    return found
 
 
 def _etag(schema: StoredSchema, call: Call) -> str:

@@ -10,6 +10,7 @@ from gateway.confluent.calls import Answer, Call
 from gateway.confluent.entities import SchemaRequest, TagRequest
 from gateway.confluent.errors import IncompatibleSchema, Refused, no_such_reference, too_large
 from gateway.confluent.names import EVERY_CONTEXT, canonical
+from gateway.confluent.schema_handlers import is_visible
 from gateway.confluent.shown import show_version
 from gateway.services.subject_reading import ListedSubjects, version_number
 
@@ -63,7 +64,10 @@ def get_with_metadata(call: Call) -> Answer:
 
 def list_referencing(call: Call) -> Answer:
     """List the ids of the schemas that refer to a version."""
-    found = call.factory.subjects().referenced_by(call.subject, version_number(call.path["version"]))
+    reader = call.factory.subjects()
+    found = reader.referenced_by(call.subject, version_number(call.path["version"]))
+    if call.principal.prefixes is not None:
+        found = tuple(one for one in found if is_visible(call, reader.schema(one, call.subject)))
     return Answer(call.page.cut(found))
 
 
