@@ -72,7 +72,8 @@ def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
         for each in kept.differences
         if each.counterexample
     }
-    for difference in inclusion.differences:
+    for found in inclusion.differences:
+        difference = found if direction is Direction.BACKWARD else _seen_forward(found)
         change = _change(difference, direction)
         if kept.outcome is Outcome.PROVEN:
             sentence = f"{difference.sentence.rpartition('; ')[0]}; rules asked for as much"
@@ -84,6 +85,12 @@ def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
             yield replace(change, counterexample=example)
         else:
             yield change
+
+
+def _seen_forward(difference: Difference) -> Difference:
+    """Say of the candidate's records what a proof says of those of "the old schema"."""
+    sentence = difference.sentence.replace("the old schema", "the candidate")
+    return replace(difference, sentence=f"new records, read with the schema of the base: {sentence}")
 
 
 def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:

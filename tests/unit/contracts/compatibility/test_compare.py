@@ -253,3 +253,11 @@ def test_the_suggested_version_is_the_smallest_allowed(
 ) -> None:
     finding = Finding(severity, code, "", "", "", "", Outcome.PROVEN)
     assert suggested_version(base, [finding]) == expected
+
+
+def test_a_forward_finding_says_that_new_records_are_meant(make_contract: Any) -> None:
+    candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].pop("minimum"))
+    comparison = compare(make_contract(RANGE), candidate, level=Compatibility.FORWARD)
+    (finding,) = [each for each in comparison.findings if each.severity is FindingSeverity.BREAKING]
+    assert finding.sentence.startswith("new records, read with the schema of the base: ")
+    assert "the old schema" not in finding.sentence
