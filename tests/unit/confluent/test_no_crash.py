@@ -1,0 +1,54 @@
+"""Requests that nobody would write, made from the OpenAPI document: whatever is asked, the registry never fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from schemathesis import Case, GenerationMode
+
+from gateway.app import create_app
+from gateway.factory import Factory
+from gateway.settings import GatewaySettings
+
+EXAMPLES = 600
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(_context: object, value: object) -> bytes:
+    return str(value).encode("utf-8", "replace")
+
+
+def test_no_request_makes_the_registry_fail(tmp_path: Path, migrated_sqlite: Path) -> None:
+    path = tmp_path / "registry.db"
+    path.write_bytes(migrated_sqlite.read_bytes())
+    factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{path}")))
+    schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(factory))
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+    operations = [found.ok() for found in schema.get_all_operations()]
+    asked: set[str] = set()
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=[Phase.generate],
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def ask(data: st.DataObject) -> None:
+        operation = data.draw(st.sampled_from(operations))
+        mode = data.draw(st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
+        case: Case = data.draw(operation.as_strategy(generation_mode=mode))
+        answer = case.call()
+        assert answer.status_code < 500, (case.as_curl_command(), answer.content)
+        asked.add(operation.label)
+
+    try:
+        ask()
+    finally:
+        factory.close()
+    assert len(asked) > len(operations) * 0.8
