@@ -1,7 +1,7 @@
-"""Measure a small judged batch with PySpark's own daemon and with ours.
+"""Measure a small judged batch with PySpark's own way to its workers and with ours.
 
-A batch of 8 tasks of 100 records each, judged to a noop sink; the median of many runs, a process for each daemon. Two
-sessions that differ in `spark.python.daemon.module` alone.
+A batch of 8 tasks of 100 records each, judged to a noop sink; the median of many runs, a process for each way. Two
+sessions that differ in two settings alone: our daemon starts the workers, and they are reached by Unix sockets.
 """
 
 from __future__ import annotations
@@ -24,34 +24,38 @@ from contracts.plan import compile_plan
 from contracts.verdict import Disposition
 from spark_jobs.judge import judge_column
 
-DAEMONS = {"stock": "pyspark.daemon", "ours": "spark_jobs.daemon"}
+WAYS = {
+    "stock": {"spark.python.daemon.module": "pyspark.daemon"},
+    "ours": {
+        "spark.python.daemon.module": "spark_jobs.daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
+    },
+}
 TASKS, RECORDS_A_TASK = 8, 100
 
 
 def main() -> None:
-    """Measure both daemons, a round each in turn, and write the figure."""
+    """Measure both ways, a round each in turn, and write the figure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--out", type=Path)
-    parser.add_argument(
-        "--daemon", choices=DAEMONS, help="measure this one only and print its seconds as JSON"
-    )
+    parser.add_argument("--way", choices=WAYS, help="measure this one only and print its seconds as JSON")
     parser.add_argument("--runs", type=int, default=16)
     arguments = parser.parse_args()
-    if arguments.daemon:
-        print(json.dumps(batch_seconds(DAEMONS[arguments.daemon], arguments.runs)))
+    if arguments.way:
+        print(json.dumps(batch_seconds(WAYS[arguments.way], arguments.runs)))
         return
     rounds, runs = (1, 3) if arguments.smoke else (2, 16)
-    taken: dict[str, list[float]] = {name: [] for name in DAEMONS}
+    taken: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(rounds):
-        for name in DAEMONS:
+        for name in WAYS:
             command = [
                 sys.executable,
                 "-m",
                 "benchmarks.batch_fixed_cost",
-                "--daemon",
+                "--way",
                 name,
                 "--runs",
                 str(runs),
@@ -63,17 +67,14 @@ def main() -> None:
     write_figures([Figure.of("batch_fixed_cost_over_stock", ours, "ms", stock)], arguments.out)
 
 
-def batch_seconds(daemon: str, runs: int) -> list[float]:
+def batch_seconds(settings: dict[str, str], runs: int) -> list[float]:
     """Return the seconds of each of `runs` batches, after as many that warm up."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.daemon.module", daemon)
-        .getOrCreate()
-    )
+    quiet = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in {**quiet, **settings}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
     try:
         judge = judge_column(compile_plan(contract()), typed=False)
         rows = [(value,) for value in values(TASKS * RECORDS_A_TASK)]

@@ -55,6 +55,9 @@ def _engine(settings: JobSettings) -> dict[str, str]:
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
         "spark.driver.extraJavaOptions": "-Xss8m",
         "spark.python.daemon.module": "spark_jobs.daemon",
+        # A third less for each task than over TCP, where a small message waits for the answer to the one before; and
+        # only this user can open them.
+        "spark.python.unix.domain.socket.enabled": "true",
         # Workers import what is installed, never a file that happens to lie where the job was started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         # A worker that dies in native code says where.

@@ -229,7 +229,11 @@ def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:
 
 def _record(message: Message) -> QuarantinedRecord:
     kind, milliseconds = message.timestamp()
-    headers = tuple((str(header[0]), _value(header[1])) for header in message.headers() or ())
+    try:
+        found = message.headers() or ()
+    except SystemError:  # so the client says that a name is not UTF-8; a record of ours has none of those
+        found = ()
+    headers = tuple((str(header[0]), _value(header[1])) for header in found)
     return QuarantinedRecord(
         pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
         timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,

@@ -173,7 +173,11 @@ class IcebergSink:
 
     def _scan(self, ledger: Ledger, end: Vector) -> Settled:
         topic = self._quarantine.name
-        start = ledger.scan_from.get(topic, {})
+        # Begins beyond the end only if the topic was made anew: then all of it is looked at.
+        start = {
+            partition: begin if begin <= end.get(partition, 0) else 0
+            for partition, begin in ledger.scan_from.get(topic, {}).items()
+        }
         for partition, first in self._topics.earliest(topic).items():
             if first > start.get(partition, 0):
                 raise StreamStopped(

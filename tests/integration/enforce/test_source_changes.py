@@ -19,6 +19,7 @@ from spark_jobs.steps import Step
 from spark_jobs.stream import quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.wire import send_batch
 
 
 @pytest.fixture(params=["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
@@ -44,18 +45,30 @@ def add_partitions(line: Line, together: int) -> None:
     client.create_partitions([NewPartitions(line.topic, together)])[line.topic].result(30)
 
 
-def make_anew(line: Line) -> None:
-    """Delete the source topic and create it again, under another topic id."""
+def make_anew(line: Line, name: str | None = None) -> None:
+    """Delete a topic, the source unless another is named, and create it again, under another topic id."""
+    name = name or line.topic
     client = client_of(line)
     topics = Topics(line.settings.bootstrap_servers)
-    before = topics.identity(line.topic)
-    client.delete_topics([line.topic])[line.topic].result(30)
-    while topics.identity(line.topic) is not None:
+    before = topics.identity(name)
+    client.delete_topics([name])[name].result(30)
+    while topics.identity(name) is not None:
         pass
-    client.create_topics([NewTopic(line.topic, 2, 1)])[line.topic].result(30)
-    while (after := topics.identity(line.topic)) is None:
+    if name != line.topic:  # the job makes its outputs itself
+        return
+    client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    while (after := topics.identity(name)) is None:
         pass
     assert after != before
+
+
+class PowerCutError(Exception):
+    """The job ends here, and nothing of it goes on."""
+
+
+def cut_after_quarantine(_stream: str, step: Step) -> None:
+    if step is Step.QUARANTINE:
+        raise PowerCutError
 
 
 def outputs(line: Line) -> tuple[int, int]:
@@ -112,16 +125,8 @@ def test_records_deleted_between_two_batches_stop_the_stream_at_its_restart(line
 def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream(line: Line) -> None:
     """The batch was not published, its refused records have been deleted since."""
     line.produce(row(0), row(2, 999))
-
-    class PowerCutError(Exception):
-        pass
-
-    def fail(_stream: str, step: Step) -> None:
-        if step is Step.QUARANTINE:
-            raise PowerCutError
-
     with pytest.raises(PowerCutError):
-        line.enforce(fail)
+        line.enforce(cut_after_quarantine)
     assert outputs(line) == (0, 1)
     output = quarantine_topic(line.topic)
     end = Topics(line.settings.bootstrap_servers).latest(output)[0]
@@ -134,6 +139,31 @@ def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream
         "new table or contract id"
     )
     assert outputs(line) == (0, 0)
+
+
+def test_what_a_stranger_writes_into_the_quarantine_does_not_stop_a_restart(line: Line) -> None:
+    """A header name that is not UTF-8 is one that no client reads."""
+    line.produce(row(0), row(2, 999))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_quarantine)
+    bootstrap = line.settings.bootstrap_servers
+    send_batch(bootstrap, quarantine_topic(line.topic), [(Sent(b"a stranger's"), [(b"\xff", b"")])])
+    line.enforce()
+    assert outputs(line) == (1, 2)
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=1, dropped=0, absent=0)
+
+
+def test_a_quarantine_made_anew_is_looked_through_from_its_beginning(line: Line) -> None:
+    """The ledger's place in it lies beyond its end: what was refused since must be found all the same."""
+    line.produce(*(row(2 * n, 999) for n in range(5)))
+    line.enforce()
+    make_anew(line, quarantine_topic(line.topic))
+    line.produce(row(10, 999), row(12))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_quarantine)
+    line.enforce()
+    assert outputs(line) == (1, 1)
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=6, dropped=0, absent=0)
 
 
 def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
