@@ -50,7 +50,7 @@ _PATH = {
     "subject": ("Name of the subject; a slash in it is sent as %2F.", "hospital.admissions-value"),
     "version": ("Number of the version, `latest`, or -1 for the latest.", "latest"),
     "id": ("Id of the schema.", "1"),
-    "guid": ("GUID of the schema.", "89791762-2336-186f-9674-99b90a8e2c6b"),
+    "guid": ("GUID of the schema.", "095d71cf-1255-6b9d-5e33-0ad575b3df5d"),
     "context": ("Name of the context.", ".staging"),
     "namespace": ("Namespace of the resource, such as the id of a cluster; - for any.", "-"),
     "name": ("Name of the resource, such as that of a topic.", "hospital.admissions"),
@@ -61,7 +61,7 @@ _PATH = {
 _SCHEMA: dict[str, Any] = {
     "schemaType": "AVRO",
     "schema": '"string"',
-    "guid": "89791762-2336-186f-9674-99b90a8e2c6b",
+    "guid": "095d71cf-1255-6b9d-5e33-0ad575b3df5d",
     "ts": 1782907200000,
 }
 _VERSION = {"subject": "hospital.admissions-value", "version": 1, "id": 1, **_SCHEMA, "deleted": False}

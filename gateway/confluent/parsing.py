@@ -64,14 +64,19 @@ def parse_schema(schema_type: str, text: str, others: Mapping[str, ParsedSchema]
 
 
 def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
-    definition = schema
+    try:
+        text = avro_text(schema)
+    except (KeyError, TypeError, AttributeError):
+        AvroFormat(AvroSchema(type="avro", definition=schema))  # says what is wrong
+        raise
+    definition = json.loads(text)
     if others:
         types: dict[str, dict[str, Any]] = {}
         for other in others.values():
             types.update(named_types(other.definition))
-        definition = with_types(schema, types)
+        definition = with_types(definition, types)
     AvroFormat(AvroSchema(type="avro", definition=definition))
-    return _sound(AVRO, avro_text(schema), avro_text(schema, sort_properties=True), definition)
+    return _sound(AVRO, text, avro_text(schema, sort_properties=True), definition)
 
 
 def _json(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:

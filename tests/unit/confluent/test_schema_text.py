@@ -1,0 +1,265 @@
+"""The one spelling of a schema, its GUID, and references resolved into it."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import jsonschema_rs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.confluent.avro_text import avro_text, with_types
+from gateway.confluent.entities import Metadata, Reference, RuleSet
+from gateway.confluent.errors import Refused
+from gateway.confluent.guid import schema_guid
+from gateway.confluent.json_text import bundled
+from gateway.confluent.parsing import parse_schema
+from gateway.confluent.tags import with_inline_tags
+from gateway.services.imported_rules import import_rules, translated_expression
+
+PERSON_AVRO = (
+    '{"type":"record","name":"Person","namespace":"io.confluent.kafka.example","fields":['
+    '{"name":"name","type":"string"},{"name":"age","type":"int"},{"name":"ssn","type":"string"},'
+    '{"name":"user","type":"io.confluent.kafka.example.User"},'
+    '{"name":"address","type":"io.confluent.kafka.example.Address"}]}'
+)
+REFERENCES = (
+    Reference(name="io.confluent.kafka.example.User", subject="User", version=1),
+    Reference(name="io.confluent.kafka.example.Address", subject="Address", version=2),
+)
+METADATA = Metadata(
+    tags={"team": ("data-engineering",), "environment": ("staging", "production")},
+    properties={"owner": "data-team", "version": "1.0.0", "description": "Person schema for user management"},
+    sensitive=("ssn", "credit-card"),
+)
+
+
+def person_rule(name: str, doc: str, how: tuple[str, str, str], field: str, expr: str) -> dict[str, Any]:
+    kind, mode, rule_type = how
+    return {
+        "name": name, "doc": doc, "kind": kind, "mode": mode, "type": rule_type, "tags": ["PERSON"],
+        "params": {"field": field}, "expr": expr, "onSuccess": "none", "onFailure": "error",
+    }  # fmt: skip
+
+
+RULES = RuleSet.model_validate(
+    {
+        "migrationRules": [
+            person_rule(
+                "upgrade-rule-1", "Upgrade rule for field changes", ("TRANSFORM", "UPGRADE", "FIELD_UPDATE"),
+                "name", "field.name = field.name.toUpperCase()",
+            ),
+            person_rule(
+                "downgrade-rule-1", "Downgrade rule for compatibility", ("TRANSFORM", "DOWNGRADE", "FIELD_DELETE"),
+                "ssn", "delete field.ssn",
+            ),
+        ],
+        "domainRules": [
+            person_rule(
+                "validation-rule-1", "Validate age field", ("CONDITION", "WRITE", "FIELD_VALIDATION"),
+                "age", "field.age >= 0 && field.age <= 150",
+            ),
+            person_rule(
+                "masking-rule-1", "Mask sensitive data on read", ("TRANSFORM", "READ", "DATA_MASKING"),
+                "ssn", "field.ssn = '***-**-****'",
+            ),
+        ],
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("references", "metadata", "rules", "guid"),
+    [
+        ((), None, None, "d629bb05-ad85-3d20-fbcb-895de3c459f7"),
+        ((), None, RULES, "c0708b8f-65f6-b698-bffe-45c1dfa8987c"),
+        ((), METADATA, None, "2034166c-90a8-1166-0ff2-f5f62c80dbe0"),
+        ((), METADATA, RULES, "d9877161-cfdf-d8c5-4eb4-ab37ed50e9d5"),
+        (REFERENCES, None, None, "5c08d70e-5347-41b2-6369-199425d044eb"),
+        (REFERENCES, None, RULES, "96825311-eb10-b7f5-48be-2a023b4c018e"),
+        (REFERENCES, METADATA, None, "3619d8e0-2ee8-de51-0d9e-2520d39174d5"),
+        (REFERENCES, METADATA, RULES, "589556fb-ad98-e8e0-94fa-e6da3455433a"),
+    ],
+)
+def test_guids_are_those_of_the_peer(
+    references: tuple[Reference, ...], metadata: Metadata | None, rules: RuleSet | None, guid: str
+) -> None:
+    assert schema_guid(PERSON_AVRO, references, metadata, rules) == guid
+
+
+def test_empty_metadata_is_not_no_metadata() -> None:
+    assert schema_guid("x", (), Metadata(), None) != schema_guid("x", (), None, None)
+    assert schema_guid("x", (), None, RuleSet()) == schema_guid("x", (), Metadata(), None)
+
+
+SPELLINGS = {
+    "primitive": ('{"type": "string"}', '"string"'),
+    "bare": ("string", '"string"'),
+    "logical": ('{"logicalType": "date", "type": "int"}', '{"type":"int","logicalType":"date"}'),
+    "nested": ('{"type": {"type": "array", "items": {"type": "int"}}}', '{"type":"array","items":"int"}'),
+    "order": (
+        """{"fields": [{"type": "int", "default": 0, "name": "a", "x": 1, "order": "ascending"}], "doc": "d",
+        "name": "n.s.R", "type": "record", "aliases": ["Old"], "z": 2}""",
+        """{"type":"record","name":"R","namespace":"n.s","doc":"d",
+        "fields":[{"name":"a","type":"int","default":0,"x":1}],"z":2,"aliases":["Old"]}""",
+    ),
+    "names": (
+        """{"type": "record", "name": "R", "namespace": "n", "fields": [
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"], "default": "A"}},
+        {"name": "f", "type": ["null", "n.E"]}, {"name": "g", "type": {"type": "fixed", "name": "o.F", "size": 2}},
+        {"name": "h", "type": {"type": "map", "values": "o.F"}, "order": "ignore"}]}""",
+        """{"type":"record","name":"R","namespace":"n","fields":[
+        {"name":"e","type":{"type":"enum","name":"E","symbols":["A"],"default":"A"}},
+        {"name":"f","type":["null","E"]},
+        {"name":"g","type":{"type":"fixed","name":"F","namespace":"o","size":2}},
+        {"name":"h","type":{"type":"map","values":"o.F"},"order":"ignore"}]}""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("written", "canonical"), SPELLINGS.values(), ids=SPELLINGS)
+def test_avro_has_one_spelling(written: str, canonical: str) -> None:
+    found = parse_schema("AVRO", written, {})
+    assert found.text == canonical.replace("\n        ", "")
+    assert parse_schema("AVRO", found.text, {}).text == found.text
+
+
+def test_further_properties_stand_in_order_in_the_normal_text_only() -> None:
+    schema = {"type": "record", "name": "R", "fields": [], "z": 1, "a": 2}
+    assert avro_text(schema) == '{"type":"record","name":"R","fields":[],"z":1,"a":2}'
+    assert avro_text(schema, sort_properties=True) == '{"type":"record","name":"R","fields":[],"a":2,"z":1}'
+
+
+def test_types_are_defined_where_they_are_first_met_and_the_schema_writes_records() -> None:
+    unit = {"type": "record", "name": "Unit", "namespace": "h", "fields": [{"name": "w", "type": "W"}]}
+    ward = {"type": "enum", "name": "W", "namespace": "h", "symbols": ["ICU"]}
+    stay = {
+        "type": "record",
+        "name": "Stay",
+        "fields": [
+            {"name": "a", "type": "h.Unit"},
+            {"name": "b", "type": ["null", "h.Unit", "h.W"]},
+            {"name": "c", "type": {"type": "array", "items": "h.W"}},
+        ],
+    }
+    resolved = with_types(stay, {"h.Unit": unit, "h.W": ward})
+    content = io.BytesIO()
+    record = {"a": {"w": "ICU"}, "b": None, "c": ["ICU"]}
+    fastavro.schemaless_writer(content, fastavro.parse_schema(resolved), record)
+    assert content.getvalue()
+
+
+def test_a_bundle_means_what_its_parts_mean_together() -> None:
+    others = {
+        "unit.json": {
+            "$id": "https://example.org/unit.json",
+            "type": "object",
+            "properties": {
+                "ward": {"$ref": "#/$defs/ward"},
+                "part": {"$ref": "#"},
+                "other": {"$ref": "note.json"},
+            },
+            "$defs": {"ward": {"enum": ["icu"]}},
+        },
+        "note.json": {"type": "string"},
+    }
+    root = {
+        "$id": "https://example.org/stay.json",
+        "properties": {
+            "unit": {"$ref": "unit.json"},
+            "ward": {"$ref": "unit.json#/$defs/ward"},
+            "next": {"$ref": "#"},
+            "literal": {"const": {"$ref": "unit.json"}},
+        },
+    }
+    bundle = bundled(root, others)
+    validator = jsonschema_rs.validator_for(bundle, offline=True)
+    assert validator.is_valid({"unit": {"ward": "icu", "part": {"ward": "icu"}, "other": "x"}, "ward": "icu"})
+    for wrong in (
+        {"unit": {"part": {"ward": "x"}}},
+        {"ward": 1},
+        {"next": {"ward": 1}},
+        {"unit": {"other": 1}},
+    ):
+        assert not validator.is_valid(wrong)
+    assert bundle["properties"]["literal"] == {"const": {"$ref": "unit.json"}}
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "http://json-schema.org/draft-04/schema#",
+        "http://json-schema.org/draft-06/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ],
+)
+def test_every_draft_takes_references(draft: str) -> None:
+    other = parse_schema("JSON", json.dumps({"$schema": draft, "type": "integer"}), {})
+    text = json.dumps({"$schema": draft, "properties": {"a": {"$ref": "other"}}})
+    found = parse_schema("JSON", text, {"other": other})
+    validator = jsonschema_rs.validator_for(found.definition, offline=True)
+    assert validator.is_valid({"a": 1})
+    assert not validator.is_valid({"a": "x"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[",
+        "NaN",
+        '{"minimum": 1e999}',
+        '{"title": "\\ud800"}',
+        "[" * 50_000,
+        '{"$ref": "https://example.org/x"}',
+        "1",
+    ],
+)
+def test_what_is_no_json_schema_is_refused(text: str) -> None:
+    with pytest.raises(Refused) as raised:
+        parse_schema("JSON", text, {})
+    assert raised.value.error_code == 42201
+
+
+def test_tags_reach_fields_by_wildcards_in_both_formats() -> None:
+    avro = '{"type":"record","name":"h.R","fields":[{"name":"a","type":"int"},{"name":"b","type":["null",{"type":"record","name":"S","fields":[{"name":"c","type":"int"}]}]}]}'
+    inline = with_inline_tags("AVRO", avro, {"h.R.*": ["ONE"], "**.c": ["TWO"]})
+    fields = json.loads(inline)["fields"]
+    assert fields[0]["confluent:tags"] == ["ONE"]
+    assert fields[1]["type"][1]["fields"][0]["confluent:tags"] == ["TWO"]
+    schema = '{"properties":{"a":{"type":"integer"},"b":{"properties":{"c":{"type":"integer"}}}}}'
+    found = json.loads(with_inline_tags("JSON", schema, {"$.a": ["ONE"], "object.b.c": ["TWO"]}))
+    assert found["properties"]["a"]["confluent:tags"] == ["ONE"]
+    assert found["properties"]["b"]["properties"]["c"]["confluent:tags"] == ["TWO"]
+
+
+@pytest.mark.parametrize(
+    ("confluent", "ours"),
+    [
+        ("message.a > 0", "this.a > 0"),
+        ("message . a > messages.message", "this . a > messages.message"),
+        ("'message' + message.a", "'message' + this.a"),
+        ('a.message.b == "it\\"s message" && message.b', 'a.message.b == "it\\"s message" && this.b'),
+        ("has(message.a); message.a == ';'", "!(has(this.a)) || (this.a == ';')"),
+    ],
+)
+def test_expressions_are_translated_outside_of_literals(confluent: str, ours: str) -> None:
+    assert translated_expression(confluent) == ours
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,255}", fullmatch=True), min_size=1, max_size=6, unique=True
+    )
+)
+def test_every_name_of_a_rule_becomes_an_id_of_its_own(names: list[str]) -> None:
+    rules = [{"name": name, "kind": "CONDITION", "type": "CEL", "expr": "true"} for name in names]
+    found = import_rules(RuleSet.model_validate({"domainRules": rules}))
+    assert len({rule.id for rule in found.rules}) == len(names)
