@@ -19,7 +19,7 @@ _FORBIDDEN_CODE = 40301
 
 def turned_away(request: Request, error: TidegateError) -> Response:
     """Answer a request that goes no further, in the form of the face that it came to."""
-    path = request.url.path
+    path: str = request.scope["path"]
     if path == "/" or path.startswith(_NATIVE):
         return problems.problem_of(request, error)
     status = problems.status_of(error)

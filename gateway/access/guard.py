@@ -19,7 +19,8 @@ NOBODY = Principal("nobody", ())
 """Who asks for a public page without saying who."""
 
 _HEALTH = "/health/"
-_PUBLIC = (_HEALTH, "/docs", "/openapi.json", "/desk/static/")
+_PUBLIC_PATHS = frozenset({"/", "/docs", "/docs/reference.css", "/openapi.json"})
+_PUBLIC_FOLDERS = (_HEALTH, "/desk/static/")
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES = frozenset({"same-origin", "none"})
 
@@ -67,10 +68,10 @@ class AccessGuard:
 
     async def _principal(self, request: Request) -> Principal:
         authenticator = self._door.authenticator
-        path = request.url.path
+        path: str = request.scope["path"]  # never of `request.url`: that one is made of the Host header too
         if authenticator is None:
             principal = ANONYMOUS
-        elif path == "/" or path.startswith(_PUBLIC):
+        elif path in _PUBLIC_PATHS or path.startswith(_PUBLIC_FOLDERS):
             principal = NOBODY
         else:
             try:

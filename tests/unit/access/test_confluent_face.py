@@ -1,0 +1,293 @@
+"""The Confluent face: what one may not see answers, in every operation, like what does not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.confluent.operations import OPERATIONS, Operation
+
+from .conftest import AVRO, Hire, Person, same_but_for
+
+MINE, HIDDEN, UNKNOWN = "a.x-value", "b.hidden-value", "b.nothing-value"
+ASSOCIATION = "/associations/resources/topic-1"
+OF_A_SUBJECT = [operation for operation in OPERATIONS if "{subject}" in operation.path]
+# These answer whoever may see the name in a way that does not say "not found".
+SAYS_NO_NOT_FOUND = {"/compatibility/subjects/{subject}/versions", "/associations/subjects/{subject}"}
+
+
+def associate(subject: str, resource: str = "topic-1") -> dict[str, Any]:
+    return {
+        "resourceName": resource,
+        "resourceNamespace": "n",
+        "resourceId": resource,
+        "resourceType": "topic",
+        "associations": [{"subject": subject, "associationType": "value"}],
+    }
+
+
+@pytest.fixture
+def registry(admin: Person) -> Person:
+    """A subject of a, a subject of b with settings, and a schema that both have."""
+    for subject in (MINE, HIDDEN):
+        assert admin.ask("POST", f"/subjects/{subject}/versions", {"schema": AVRO}).status_code == 200
+    own = AVRO.replace('"U"', '"Own"')
+    assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 409
+    assert admin.ask("PUT", f"/config/{HIDDEN}", {"compatibility": "NONE"}).status_code == 200
+    assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 200
+    assert admin.ask("PUT", f"/mode/{HIDDEN}", {"mode": "READONLY"}).status_code == 200
+    assert admin.ask("POST", "/associations", associate(HIDDEN)).status_code == 200
+    return admin
+
+
+def path_of(operation: Operation, subject: str) -> str:
+    return operation.path.replace("{subject}", subject).replace("{version}", "1")
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("operation", OF_A_SUBJECT, ids=lambda operation: operation.id)
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_a_subject_that_one_may_not_see_answers_byte_for_byte_like_one_that_does_not_exist(
+    hire: Hire, operation: Operation, role: str
+) -> None:
+    person = hire(f"{role}:a.")
+    bodies = (None,) if operation.body is None else (dict(operation.body), b"x")
+    for body in bodies:
+        for query in ("", "?permanent=true&deleted=true"):
+            hidden, unknown = (
+                person.ask(operation.method, path_of(operation, name) + query, body)
+                for name in (HIDDEN, UNKNOWN)
+            )
+            assert same_but_for(HIDDEN, UNKNOWN, hidden) == same_but_for(UNKNOWN, UNKNOWN, unknown)
+            assert hidden.status_code in {403, 404}
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    "operation",
+    [
+        operation
+        for operation in OF_A_SUBJECT
+        if operation.rule.reach.name == "SUBJECT"
+        and not any(operation.path.startswith(path) for path in SAYS_NO_NOT_FOUND)
+    ],
+    ids=lambda operation: operation.id,
+)
+def test_and_the_same_as_it_answers_those_who_would_see_it(
+    hire: Hire, registry: Person, operation: Operation
+) -> None:
+    body = None if operation.body is None else dict(operation.body)
+    one_who_sees = registry.ask(operation.method, path_of(operation, UNKNOWN), body)
+    one_who_does_not = hire("admin:a.").ask(operation.method, path_of(operation, UNKNOWN), body)
+    assert same_but_for("x", "x", one_who_does_not) == same_but_for("x", "x", one_who_sees)
+
+
+@pytest.mark.usefixtures("registry")
+def test_registering_where_one_may_not_is_refused_alike_whether_the_subject_exists(hire: Hire) -> None:
+    producer = hire("producer:a.")
+    for name in (HIDDEN, UNKNOWN):
+        answer = producer.ask("POST", f"/subjects/{name}/versions", {"schema": AVRO})
+        assert (answer.status_code, answer.json()["error_code"]) == (403, 40301)
+        assert answer.json()["message"] == (
+            f"this needs the role producer of the subject {name}; {producer.name} has producer:a."
+        )
+
+
+@pytest.mark.usefixtures("registry")
+class TestSchemasByNumber:
+    def number(self, registry: Person, version: int) -> int:
+        found: int = registry.json(f"/subjects/{HIDDEN}/versions/{version}")["id"]
+        return found
+
+    @pytest.mark.parametrize(
+        "suffix", ["", "/schema", "/subjects", "/versions", "?fetchMaxId=true", "?subject=" + HIDDEN]
+    )
+    def test_an_id_that_only_hidden_subjects_have_does_not_exist(
+        self, hire: Hire, registry: Person, suffix: str
+    ) -> None:
+        hidden = self.number(registry, 2)
+        path = "/schemas/ids/{}" + suffix
+        assert registry.ask("GET", path.format(hidden)).status_code == 200  # and is kept ready
+        viewer = hire("viewer:a.")
+        answers = [viewer.ask("GET", path.format(number)) for number in (hidden, 99)]
+        assert same_but_for(f"Schema {hidden} ", "Schema 99 ", answers[0]) == same_but_for(
+            "x", "x", answers[1]
+        )
+        assert (answers[0].status_code, answers[0].json()["error_code"]) == (404, 40403)
+
+    @pytest.mark.parametrize("suffix", ["", "/ids"])
+    def test_nor_does_its_guid_in_any_spelling(self, hire: Hire, registry: Person, suffix: str) -> None:
+        guid = registry.json(f"/subjects/{HIDDEN}/versions/2")["guid"]
+        other = "00000000-0000-0000-0000-00000000ABCD"
+        viewer = hire("viewer:a.")
+        for spelt in (guid, guid.upper()):
+            hidden = viewer.ask("GET", f"/schemas/guids/{spelt}{suffix}")
+            unknown = viewer.ask("GET", f"/schemas/guids/{other}{suffix}")
+            assert hidden.status_code == 404
+            assert hidden.content.replace(guid.encode(), b"") == unknown.content.replace(
+                other.lower().encode(), b""
+            )
+
+    def test_an_id_that_a_visible_subject_has_too_is_shown_with_that_subject_alone(
+        self, hire: Hire, registry: Person
+    ) -> None:
+        shared = self.number(registry, 1)
+        viewer = hire("viewer:a.")
+        assert viewer.json(f"/schemas/ids/{shared}")["schema"]
+        assert viewer.json(f"/schemas/ids/{shared}/subjects") == [MINE]
+        assert viewer.json(f"/schemas/ids/{shared}/versions") == [{"subject": MINE, "version": 1}]
+
+    def test_an_answer_that_is_kept_ready_is_given_to_those_who_may_see_it(
+        self, hire: Hire, registry: Person
+    ) -> None:
+        path = f"/schemas/ids/{self.number(registry, 2)}"
+        people = [hire("viewer:b."), hire("viewer:a."), hire("viewer")]
+        for _ in range(3):
+            assert [person.ask("GET", path).status_code for person in people] == [200, 404, 200]
+
+    def test_whoever_has_no_role_sees_nothing(self, hire: Hire, registry: Person) -> None:
+        path = f"/schemas/ids/{self.number(registry, 2)}"
+        assert registry.ask("GET", path).status_code == 200
+        assert hire("viewer:c.").ask("GET", path).status_code == 404
+        assert registry.client.get(path).status_code == 401
+
+
+@pytest.mark.usefixtures("registry")
+def test_lists_hold_what_one_may_see_page_by_page(hire: Hire) -> None:
+    viewer = hire("viewer:a.")
+    assert viewer.json("/subjects") == [MINE]
+    assert viewer.json("/subjects?offset=1") == []
+    assert viewer.json("/subjects?subjectPrefix=b.") == []
+    assert [one["subject"] for one in viewer.json("/schemas")] == [MINE]
+    assert viewer.json("/schemas?subjectPrefix=b.") == []
+    assert viewer.json(ASSOCIATION) == []
+    batch = viewer.ask("POST", "/associations:batchGet", {"requests": [{"resourceId": "topic-1"}]})
+    assert batch.json() == {"results": [{"result": []}]}
+
+
+def test_contexts_are_shown_to_those_who_see_something_in_them(hire: Hire, admin: Person) -> None:
+    for name in (":.team:x-value", ":.other:x-value"):
+        assert admin.ask("POST", f"/subjects/{name}/versions", {"schema": AVRO}).status_code == 200
+    assert admin.json("/contexts") == [".", ".other", ".team"]
+    assert hire("viewer::.team:").json("/contexts") == [".", ".team"]
+    assert hire("viewer::.team:").json("/subjects") == [":.team:x-value"]
+    assert hire("viewer:x").json("/contexts") == ["."]
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("spelt", [":.:{}", ":.:%3A.%3A{}", ":.::.::.:{}", "{}/"])
+def test_another_spelling_of_a_name_is_the_same_name(hire: Hire, spelt: str) -> None:
+    path = f"/subjects/{spelt.format(HIDDEN).removesuffix('/')}/versions" + "/" * spelt.endswith("/")
+    for grant in ("viewer:a.", "viewer::", "viewer::.", "viewer::.:"):
+        assert hire(grant).ask("GET", path).status_code == 404
+    assert hire("viewer:b.").ask("GET", path).status_code == 200
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_reference_to_a_hidden_subject_is_one_to_nothing(hire: Hire) -> None:
+    producer = hire("producer:a.")
+    answers = [
+        producer.ask(
+            "POST",
+            "/subjects/a.y-value/versions",
+            {"schema": AVRO, "references": [{"name": "U", "subject": name, "version": 1}]},
+        )
+        for name in (HIDDEN, UNKNOWN)
+    ]
+    assert same_but_for(HIDDEN, UNKNOWN, answers[0]) == same_but_for(UNKNOWN, UNKNOWN, answers[1])
+    assert answers[0].status_code == 422
+
+
+def test_who_refers_to_a_schema_is_shown_as_far_as_one_may_see(hire: Hire, admin: Person) -> None:
+    person = '{"type":"record","name":"P","fields":[{"name":"u","type":"U"}]}'
+    references = [{"name": "U", "subject": MINE, "version": 1}]
+    assert admin.ask("POST", f"/subjects/{MINE}/versions", {"schema": AVRO}).status_code == 200
+    made = [
+        admin.ask("POST", f"/subjects/{name}/versions", {"schema": schema, "references": references}).json()[
+            "id"
+        ]
+        for name, schema in (("a.z-value", person), (HIDDEN, person.replace('"P"', '"Q"')))
+    ]
+    assert admin.json(f"/subjects/{MINE}/versions/1/referencedby") == made
+    assert hire("viewer:a.").json(f"/subjects/{MINE}/versions/1/referencedby") == made[:1]
+
+
+@pytest.mark.usefixtures("registry")
+class TestAssociations:
+    def test_a_resource_of_a_hidden_subject_cannot_be_taken_from_it(
+        self, hire: Hire, registry: Person
+    ) -> None:
+        producer = hire("producer:a.")
+        for method in ("POST", "PUT"):
+            answer = producer.ask(method, "/associations", associate(MINE))
+            assert (answer.status_code, answer.json()["error_code"]) == (409, 40902)
+            assert HIDDEN not in answer.text
+        assert [one["subject"] for one in registry.json(ASSOCIATION)] == [HIDDEN]
+
+    def test_nor_removed_nor_named(self, hire: Hire, registry: Person) -> None:
+        approver = hire("admin:a.")
+        hidden, unknown = (
+            approver.ask("DELETE", f"/associations/resources/{name}") for name in ("topic-1", "topic-2")
+        )
+        assert same_but_for("topic-1", "topic-2", hidden) == same_but_for("x", "x", unknown)
+        assert hidden.json()["error_code"] == 40410
+        assert len(registry.json(ASSOCIATION)) == 1
+
+    def test_removing_one_is_for_approvers_and_its_subject_with_it_for_admins(self, hire: Hire) -> None:
+        assert hire("producer:b.").ask("DELETE", ASSOCIATION).status_code == 403
+        assert hire("approver:b.").ask("DELETE", f"{ASSOCIATION}?cascadeLifecycle=true").status_code == 403
+        assert hire("approver:b.").ask("DELETE", ASSOCIATION).status_code == 204
+
+    def test_a_subject_of_others_cannot_be_associated(self, hire: Hire) -> None:
+        producer = hire("producer:a.")
+        answers = [
+            producer.ask("POST", "/associations", associate(name, "topic-9")) for name in (HIDDEN, UNKNOWN)
+        ]
+        assert same_but_for(HIDDEN, UNKNOWN, answers[0]) == same_but_for("x", "x", answers[1])
+        assert answers[0].status_code == 404
+
+
+@pytest.mark.usefixtures("registry")
+def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
+    newer = {"schema": AVRO.replace('"type": "int"', '"type": "int", "default": 1')}
+    attempts: list[tuple[str, str, Any]] = [
+        ("GET", f"/subjects/{MINE}/versions/1", None),
+        ("POST", f"/compatibility/subjects/{MINE}/versions/latest", newer),
+        ("POST", f"/subjects/{MINE}/versions", newer),
+        ("PUT", f"/config/{MINE}", {"compatibility": "FULL"}),
+        ("PUT", f"/mode/{MINE}", {"mode": "READWRITE"}),
+        ("DELETE", f"/subjects/{MINE}/versions/1", None),
+        ("DELETE", f"/subjects/{MINE}/versions/1?permanent=true", None),
+    ]
+    allowed = {}
+    for role in ("viewer", "producer", "approver", "admin"):
+        statuses = [hire(f"{role}:a.").ask(*attempt).status_code for attempt in attempts]
+        assert set(statuses) <= {200, 403}
+        allowed[role] = statuses.count(200)
+    assert allowed == {"viewer": 2, "producer": 3, "approver": 4, "admin": 7}
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize(
+    ("grant", "config", "mode"),
+    [("admin:a.", 403, 403), ("producer", 403, 403), ("approver", 200, 403), ("admin", 200, 200)],
+)
+def test_what_holds_for_every_subject_needs_a_role_for_every_subject(
+    hire: Hire, grant: str, config: int, mode: int
+) -> None:
+    person = hire(grant)
+    assert person.ask("PUT", "/config", {"compatibility": "FULL"}).status_code == config
+    assert person.ask("PUT", "/mode", {"mode": "READWRITE"}).status_code == mode
+    assert person.ask("GET", "/config").status_code == 200
+    for path in ("/config/:.:", "/config/:.::.:"):  # the default context's own settings are those of all
+        assert person.ask("PUT", path, {"compatibility": "FULL"}).status_code == config
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_audit_log_names_who_registered_and_who_deleted(hire: Hire, registry: Person) -> None:
+    producer, remover = hire("producer:a."), hire("admin:a.")
+    producer.ask("POST", "/subjects/a.new-value/versions", {"schema": AVRO})
+    remover.ask("DELETE", "/subjects/a.new-value")
+    entries = registry.json("/api/v1/audit?subject=a.new-value")["entries"]
+    assert [entry["who"] for entry in entries] == [producer.name, remover.name]

@@ -1,0 +1,193 @@
+"""The native face: roles, lists, and contracts that do not exist for whoever may not see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.api.examples import REPORT
+
+from .conftest import Hire, Person, same_but_for
+
+MakeContract = Callable[..., bytes]
+CONTRACTS = "/api/v1/contracts"
+HIDDEN, UNKNOWN = "nyc.flights", "nyc.nothing"
+PATHS = [
+    ("GET", CONTRACTS + "/{}"),
+    ("GET", CONTRACTS + "/{}/versions/1.2.0"),
+    ("GET", CONTRACTS + "/{}/versions/latest"),
+    ("GET", CONTRACTS + "/{}/versions/9.9.9"),
+    ("POST", CONTRACTS + "/{}/versions/latest/judge"),
+    ("POST", CONTRACTS + "/{}/versions/1.2.0/status"),
+    ("DELETE", CONTRACTS + "/{}/versions/1.2.0"),
+    ("POST", CONTRACTS + "/{}/versions/1.2.0/undelete"),
+    ("GET", "/api/v1/streams/{}"),
+    ("GET", "/api/v1/streams/{}/batches"),
+    ("GET", "/api/v1/streams/{}/refusals"),
+    ("GET", "/desk/contracts/{}"),
+    ("GET", "/desk/streams/{}"),
+    ("GET", "/desk/streams/{}/latest"),
+    ("GET", "/desk/records/{}.quarantine/0/0"),
+]
+
+
+@pytest.fixture
+def registry(admin: Person, make_contract: MakeContract) -> Person:
+    """Two teams with a contract and a stream each."""
+    for name in ("hospital.admissions", HIDDEN):
+        assert admin.ask("POST", CONTRACTS, make_contract(id=name, topic=name)).status_code == 201
+        report = REPORT | {"stream": name, "topic": name, "quarantine_topic": f"{name}.quarantine"}
+        report |= {"contract": f"{name}@1.2.0"}
+        assert admin.ask("POST", f"/api/v1/streams/{name}/batches", report).status_code == 201
+    return admin
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_what_one_may_not_see_answers_byte_for_byte_like_what_does_not_exist(
+    hire: Hire, role: str, method: str, path: str
+) -> None:
+    person = hire(f"{role}:hospital.")
+    for body, media_type in ((None, None), (b"x", "text/plain"), (b"{}", "application/json")):
+        hidden, unknown = (
+            person.ask(method, path.format(name), body, media_type) for name in (HIDDEN, UNKNOWN)
+        )
+        assert same_but_for(HIDDEN, UNKNOWN, hidden) == same_but_for(UNKNOWN, UNKNOWN, unknown)
+        assert hidden.status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_what_does_not_exist_answers_whoever_sees_everything_the_same(
+    hire: Hire, registry: Person, method: str, path: str
+) -> None:
+    answers = [person.ask(method, path.format(UNKNOWN)) for person in (registry, hire("admin:hospital."))]
+    assert same_but_for("x", "x", answers[0]) == same_but_for("x", "x", answers[1])
+
+
+def test_a_version_by_its_registry_id_is_hidden_like_the_rest(hire: Hire, registry: Person) -> None:
+    viewer = hire("viewer:hospital.")
+    ids = {
+        name: registry.json(f"{CONTRACTS}/{name}")["versions"][0]["registry_id"]
+        for name in (HIDDEN, "hospital.admissions")
+    }
+    assert viewer.ask("GET", f"{CONTRACTS}/by-registry-id/{ids['hospital.admissions']}").status_code == 200
+    hidden = viewer.ask("GET", f"{CONTRACTS}/by-registry-id/{ids[HIDDEN]}")
+    unknown = viewer.ask("GET", f"{CONTRACTS}/by-registry-id/99")
+    assert same_but_for(f"id/{ids[HIDDEN]}", "id/99", hidden)[0] == unknown.status_code == 404
+    assert hidden.content.replace(str(ids[HIDDEN]).encode(), b"99") == unknown.content
+
+
+@pytest.mark.usefixtures("registry")
+def test_lists_hold_what_one_may_see_and_count_no_more(hire: Hire) -> None:
+    viewer = hire("viewer:nyc.")
+    listed = viewer.json(CONTRACTS)
+    assert ([one["id"] for one in listed["contracts"]], listed["total"]) == ([HIDDEN], 1)
+    assert viewer.json(f"{CONTRACTS}?offset=1")["contracts"] == []
+    assert [one["stream"] for one in viewer.json("/api/v1/streams")["streams"]] == [HIDDEN]
+    both = hire("viewer:nyc.", "producer:hospital.").json(CONTRACTS)
+    assert both["total"] == 2
+    for page in ("/desk", "/desk/contracts"):
+        text = viewer.ask("GET", page).text
+        assert HIDDEN in text
+        assert "hospital" not in text
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("prefix", ["Hospital.", "hospital_", "hospital.admissions-value1", "%", "nothing"])
+def test_a_prefix_means_its_characters_and_nothing_else(hire: Hire, prefix: str) -> None:
+    viewer = hire(f"viewer:{prefix}")
+    assert viewer.json(CONTRACTS)["total"] == 0
+    assert viewer.json("/subjects") == []
+    assert viewer.ask("GET", f"{CONTRACTS}/hospital.admissions").status_code == 404
+
+
+@pytest.mark.usefixtures("registry")
+def test_each_role_may_what_the_matrix_says(hire: Hire, make_contract: MakeContract) -> None:
+    version = f"{CONTRACTS}/hospital.admissions/versions/1.2.0"
+    newer = make_contract(version="1.3.0")
+    deprecated = {"status": "deprecated"}
+    attempts: list[tuple[str, str, Any]] = [
+        ("GET", version, None),
+        ("POST", CONTRACTS, newer),
+        ("POST", f"{version}/status", deprecated),
+        ("DELETE", version, None),
+    ]
+    allowed = {}
+    for role in ("viewer", "producer", "approver", "admin"):
+        person = hire(f"{role}:hospital.")
+        statuses = [person.ask(*attempt).status_code for attempt in attempts]
+        allowed[role] = [status != 403 for status in statuses]
+        assert all(status < 500 for status in statuses)
+    assert allowed == {
+        "viewer": [True, False, False, False],
+        "producer": [True, True, False, False],
+        "approver": [True, True, True, False],
+        "admin": [True, True, True, True],
+    }
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_refusal_names_the_role_and_ones_own_grants(hire: Hire) -> None:
+    viewer = hire("viewer:hospital.")
+    answer = viewer.ask("DELETE", f"{CONTRACTS}/hospital.admissions/versions/1.2.0")
+    assert answer.json()["detail"] == (
+        f"this needs the role admin of the subject hospital.admissions-value; {viewer.name} has viewer:hospital."
+    )
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("topic", [HIDDEN, UNKNOWN])
+def test_publishing_for_a_topic_of_others_is_refused_alike_whether_it_exists(
+    hire: Hire, make_contract: MakeContract, topic: str
+) -> None:
+    producer = hire("producer:hospital.")
+    for name in (HIDDEN, UNKNOWN, "mine"):
+        answer = producer.ask("POST", CONTRACTS, make_contract(id=name, topic=topic))
+        assert answer.status_code == 403
+        assert answer.json()["detail"] == (
+            f"this needs the role producer of the subject {topic}-value; {producer.name} has producer:hospital."
+        )
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_id_that_others_have_is_taken_and_no_more_is_said(hire: Hire, make_contract: MakeContract) -> None:
+    producer = hire("producer:hospital.")
+    for version in ("1.2.0", "7.0.0"):
+        answer = producer.ask(
+            "POST", CONTRACTS, make_contract(id=HIDDEN, topic="hospital.x", version=version)
+        )
+        assert answer.status_code == 409
+        assert answer.json()["detail"] == f"the id {HIDDEN} is taken; publish under another one"
+
+
+@pytest.mark.usefixtures("registry")
+class TestReports:
+    def post(self, person: Person, stream: str, topic: str) -> tuple[int, str]:
+        report = REPORT | {"stream": stream, "topic": topic, "n": 2}
+        answer = person.ask("POST", f"/api/v1/streams/{stream}/batches", orjson.dumps(report))
+        return answer.status_code, answer.json().get("detail", "")
+
+    def test_a_job_reports_about_the_contracts_of_its_prefixes(self, hire: Hire) -> None:
+        job = hire("producer:hospital.")
+        assert self.post(job, "hospital.admissions", "hospital.admissions") == (201, "")
+
+    def test_a_viewer_reports_nothing(self, hire: Hire) -> None:
+        assert self.post(hire("viewer:hospital."), "hospital.admissions", "hospital.admissions")[0] == 403
+
+    def test_a_stream_of_others_does_not_exist_and_a_topic_of_others_is_refused(self, hire: Hire) -> None:
+        job = hire("producer:hospital.")
+        hidden, unknown = (self.post(job, name, "hospital.x") for name in (HIDDEN, UNKNOWN))
+        assert hidden == (404, f"no contract is published under the id {HIDDEN}")
+        assert unknown == (404, f"no contract is published under the id {UNKNOWN}")
+        assert self.post(job, "hospital.admissions", HIDDEN)[0] == 403
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_desk_says_no_on_a_page(hire: Hire) -> None:
+    nobody = hire("viewer:hospital.")
+    answer = nobody.ask("GET", "/desk/contracts/nyc.flights")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")

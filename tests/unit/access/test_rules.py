@@ -1,0 +1,92 @@
+"""Every operation has a rule: a new one without fails here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from fastapi import APIRouter
+from starlette.routing import BaseRoute, Route
+
+from gateway.access.principal import Role
+from gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, rule_of
+from gateway.app import create_app
+from gateway.confluent.operations import OPERATIONS
+from gateway.factory import Factory
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
+    """Give method and path of every route; a kind of route that nobody thought of fails."""
+    for route in routes:
+        router = getattr(route, "original_router", None)
+        if isinstance(router, APIRouter):
+            yield from operations(router.routes)
+        else:
+            assert isinstance(route, Route), route
+            yield from ((method, route.path) for method in sorted((route.methods or set()) - {"HEAD"}))
+
+
+def test_every_route_of_the_application_has_a_rule_and_every_rule_a_route(factory: Factory) -> None:
+    found = set(operations(create_app(factory).routes))
+    assert len(found) > 20
+    assert found == set(RULES)
+
+
+def test_a_route_without_a_rule_is_found(factory: Factory) -> None:
+    app = create_app(factory)
+    app.add_api_route("/api/v1/new", lambda: None, methods=["PUT"])
+    assert set(operations(app.routes)) - set(RULES) == {("PUT", "/api/v1/new")}
+
+
+def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
+    admin.client.app.add_api_route("/api/v1/new", lambda: "open")
+    answer = admin.ask("GET", "/api/v1/new")
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "nobody decided who may GET /api/v1/new, so nobody may"
+
+
+@pytest.mark.usefixtures("factory")
+def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewers() -> None:
+    reading = {"/subjects/{subject}", "/associations:batchGet"}
+    for operation in OPERATIONS:
+        is_check = operation.path.startswith("/compatibility/")
+        changes = operation.method != "GET" and not is_check
+        if operation.method == "POST" and operation.path in reading:
+            changes = False
+        assert (operation.rule.role > Role.VIEWER) == changes, operation.id
+        if operation.method == "DELETE" and operation.path.startswith(("/subjects", "/contexts", "/mode")):
+            assert operation.rule.role is Role.ADMIN, operation.id
+        if "{subject}" in operation.path:
+            assert operation.rule.reach in {Reach.SUBJECT, Reach.NEW_SUBJECT}, operation.id
+
+
+@pytest.mark.usefixtures("factory")
+def test_no_operation_of_the_native_face_that_changes_something_is_for_viewers() -> None:
+    for (method, path), rule in NATIVE.items():
+        assert (rule.role > Role.VIEWER) == (
+            (method != "GET" and not path.endswith("/judge")) or "audit" in path
+        )
+
+
+@pytest.mark.usefixtures("factory")
+def test_what_is_public_holds_nothing_of_anybody() -> None:
+    public = {path for (_, path), rule in RULES.items() if rule == PUBLIC}
+    assert public == {
+        "/",
+        "/health/live",
+        "/health/ready",
+        "/docs",
+        "/docs/reference.css",
+        "/openapi.json",
+        "/desk/static/{digest}/{name}",
+    }
+    assert {method for method, _ in DESK} == {"GET"}
+
+
+@pytest.mark.usefixtures("factory")
+def test_head_asks_for_what_get_asks_for() -> None:
+    assert rule_of("HEAD", "/api/v1/contracts") == rule_of("GET", "/api/v1/contracts")
+    assert rule_of("PUT", "/api/v1/contracts") is None
