@@ -5,7 +5,6 @@ It stands before the routes of the framework, because a subject may hold slashes
 
 from __future__ import annotations
 
-import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -35,10 +33,11 @@ from gateway.confluent.calls import (
     read_query,
     read_segments,
 )
-from gateway.confluent.errors import Refused, subject_not_found
+from gateway.confluent.errors import IncompatibleSchema, Refused, subject_not_found
 from gateway.confluent.names import DEFAULT_CONTEXT, canonical
 from gateway.confluent.operations import ROOTS, Match, Operation, find_operation
 from gateway.confluent.schema_handlers import get_root
+from gateway.confluent.shown import has_tags
 
 if TYPE_CHECKING:
     from gateway.factory import Factory
@@ -129,7 +128,7 @@ class ConfluentFace:
         except ClientDisconnect:
             return
         except TidegateError as error:
-            await _refusal(request, error)(scope, receive, send)
+            await self._refusal(request, error)(scope, receive, send)
             return
         except Exception as error:  # noqa: BLE001 - what nobody expected, in the form that the client reads
             _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
@@ -167,9 +166,12 @@ class ConfluentFace:
         answer = await run_in_threadpool(match.operation.run, call)
         if match.operation.permanent is not None:
             self._kept.clear()
-        if raw_path.startswith(_BY_ID) and "ETag" in answer.headers and not call.is_python_client:
+        if raw_path.startswith(_BY_ID) and "ETag" in answer.headers:
             await run_in_threadpool(self._keep, call, raw_path, answer)
         return _revalidated(request, answer)
+
+    def _refusal(self, request: Request, error: TidegateError) -> Response:
+        return _refusal(request, error, self._factory.settings.incompatible_error_code)
 
     def _call(self, request: Request, match: Match, context: str) -> Call:
         path = dict(match.parameters)
@@ -190,8 +192,8 @@ class ConfluentFace:
     def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
         reader = self._factory.subjects()
         schema = reader.schema(int(call.path["id"]), call.text("subject") or None)
-        if schema.metadata_json is not None and json.loads(schema.metadata_json).get("tags"):
-            return
+        if has_tags(schema):
+            return  # what is shown of it is another thing to another client
         self._kept.keep((raw_path, call.request.scope["query_string"]), answer, reader.subjects_of(schema))
 
 
@@ -251,9 +253,11 @@ def _error(status: int, code: int, message: str) -> Response:
     return Response(orjson.dumps({"error_code": code, "message": message}), status, None, MEDIA_TYPE)
 
 
-def _refusal(request: Request, error: TidegateError) -> Response:
-    """Give an error with the number that clients of a schema registry know."""
+def _refusal(request: Request, error: TidegateError, incompatible: int) -> Response:
+    """Give an error with the number that clients of a schema registry know; that of an incompatible schema is set."""
     match error:
+        case IncompatibleSchema():
+            return _error(error.status, incompatible, error.message)
         case Refused():
             return _error(error.status, error.error_code, error.message)
         case SubjectHidden():
@@ -264,8 +268,6 @@ def _refusal(request: Request, error: TidegateError) -> Response:
         case Unavailable():
             _log.error("request_failed", path=request.url.path, status=500, error=str(error))
             return _error(500, 50001, str(error))
-        case ValidationError():
-            return _error(422, 422, str(error))
         case _:
             status = problems.status_of(error)
             return _error(status, status, str(error))

@@ -22,6 +22,12 @@ def milliseconds(instant: datetime) -> int:
     return int((instant - _EPOCH).total_seconds() * 1000)
 
 
+def has_tags(schema: StoredSchema) -> bool:
+    """Whether a schema has tags in its metadata: the Python client is shown them elsewhere."""
+    metadata = metadata_of(schema)
+    return metadata is not None and bool(metadata.tags)
+
+
 def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict[str, Any]:
     """Show a schema with what belongs to it: the answer for an id or a GUID."""
     metadata, text = metadata_of(schema), _text(schema, call, reader)

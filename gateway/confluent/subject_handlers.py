@@ -8,7 +8,7 @@ import structlog
 
 from gateway.confluent.calls import Answer, Call
 from gateway.confluent.entities import SchemaRequest, TagRequest
-from gateway.confluent.errors import IncompatibleSchema, Refused, no_such_reference, too_large
+from gateway.confluent.errors import Refused, no_such_reference, too_large
 from gateway.confluent.names import EVERY_CONTEXT, canonical
 from gateway.confluent.schema_handlers import is_visible
 from gateway.confluent.shown import show_version
@@ -96,10 +96,7 @@ def tag_version(call: Call) -> Answer:
 
 def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     registration = call.factory.registration()
-    try:
-        done = registration.register(call.subject, request, normalize=normalize, who=call.principal.name)
-    except IncompatibleSchema as error:
-        raise Refused(409, call.factory.settings.incompatible_error_code, error.message) from error
+    done = registration.register(call.subject, request, normalize=normalize, who=call.principal.name)
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     return Answer(show_version(done.version, call, call.factory.subjects()))

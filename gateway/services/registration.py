@@ -33,7 +33,7 @@ from gateway.services.schema_content import (
     rule_set_of,
 )
 from gateway.services.semver import major_of
-from gateway.services.subject_contracts import add_contract_version, next_number
+from gateway.services.subject_contracts import add_contract_version, foresee_version, next_number
 from gateway.services.subject_scope import IMPORT, check_writable, config_in_scope
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
@@ -142,7 +142,12 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _C
     content = _content(stores, wanted, config, previous)
     whole = _completed(content, request, config, previous, next_number(stores, subject))
     found = _already(stores, wanted, content, whole, config)
-    return (found, None) if found is not None else (None, _compare(stores, subject, whole, config))
+    if found is not None:
+        return found, None
+    compared = _compare(stores, subject, whole, config)
+    if compared.answer.is_compatible:
+        foresee_version(stores, subject, whole.parsed)
+    return None, compared
 
 
 def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: datetime) -> Registration:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -70,6 +71,9 @@ class Registry:
             document=dump_contract(contract),
             published_at=self._now(),
         )
+        if candidate.status in ENFORCED:
+            with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
+                self._database.read(lambda stores: check_publication(stores, contract))
         return self._database.write(lambda stores: _keep(stores, candidate, contract, by))
 
     def version(self, contract_id: str, version: str) -> ContractVersion:

@@ -6,18 +6,21 @@ new data; without TRANSITIVE only the newest version counts.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 from contracts.compatibility.avro import includes as avro_includes
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
-from contracts.compatibility.json_schema import includes
-from gateway.confluent.entities import AVRO, Config
+from contracts.compatibility.json_schema import includes as json_includes
+from gateway.confluent.entities import AVRO, JSON, Config
+from gateway.confluent.json_text import json_text
 from gateway.confluent.parsing import ParsedSchema
 from gateway.services.leniency import closed, opened
 from gateway.services.subject_scope import DEFAULT_LEVEL
 
+_REMEMBERED = 512
 LENIENT = "LENIENT"
 """The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
 
@@ -64,14 +67,15 @@ def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
     """Say whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
-    if old.schema_type == AVRO:
-        return avro_includes(old.definition, new.definition)
-    return json_includes(old.definition, new.definition)
+    return _included(old.schema_type, json_text(old.definition), json_text(new.definition))
 
 
-def json_includes(old: Any, new: Any) -> Inclusion:
-    """Decide inclusion of JSON Schemas whose formats are asserted."""
-    return includes(old, new, formats_asserted=True)
+@lru_cache(maxsize=_REMEMBERED)
+def _included(schema_type: str, old: str, new: str) -> Inclusion:
+    """Decide inclusion, once: the same schemas are compared before the writers' turn and in it."""
+    if schema_type == AVRO:
+        return avro_includes(json.loads(old), json.loads(new))
+    return json_includes(json.loads(old), json.loads(new), formats_asserted=True)
 
 
 def _compare(earlier: Earlier, new: ParsedSchema, level: str) -> tuple[str, ...]:
@@ -115,6 +119,7 @@ def _passes_leniently(old: ParsedSchema, new: ParsedSchema, level: str) -> bool:
     if level.startswith(("FORWARD", "FULL")):
         pairs.append((new, old))
     return all(
-        json_includes(closed(writer.definition), opened(reader.definition)).outcome is Outcome.PROVEN
+        _included(JSON, json_text(closed(writer.definition)), json_text(opened(reader.definition))).outcome
+        is Outcome.PROVEN
         for writer, reader in pairs
     )

@@ -48,9 +48,7 @@ def add_contract_version(
             return None  # the id is that of another topic's contract
         contract_id = topic
         stores.contracts.add_contract(contract_id, topic, at)
-    base = stores.contracts.highest(contract_id, ENFORCED) or next(
-        iter(stores.contracts.versions(contract_id, deleted=True)), None
-    )
+    base = _base(stores, contract_id)
     contract = _next_contract(stores, contract_id, topic, base, content.parsed)
     contract, note = _with_rules(contract, import_rules(content.rule_set))
     version = ContractVersion(
@@ -70,6 +68,21 @@ def add_contract_version(
     kept = stores.contracts.add_version(version)
     stores.lifecycle.record(kept.registry_id, kept.status, at)
     return kept
+
+
+def foresee_version(stores: Stores, subject: str, schema: ParsedSchema) -> None:
+    """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
+    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
+    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
+    base = _base(stores, contract_id) if contract_id else None
+    if base is not None:
+        _suggested_version(stores, DataContract.model_validate_json(base.document), schema)
+
+
+def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
+    """Find the version whose rules the next one inherits: the enforced one, or else the highest, deleted or not."""
+    enforced = stores.contracts.highest(contract_id, ENFORCED)
+    return enforced or next(iter(stores.contracts.versions(contract_id, deleted=True)), None)
 
 
 def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) -> SubjectVersion:

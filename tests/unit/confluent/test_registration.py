@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from gateway.confluent.entities import SchemaRequest
+from gateway.factory import Factory
 from tests.unit.confluent.conftest import Ask, record
 
 STRING = {"schema": '"string"'}
@@ -233,3 +237,34 @@ def test_the_python_client_gets_tags_in_the_schema(ask: Ask) -> None:
     assert tags == {"a": ["PII"], "b": None}
     java = ask("GET", "/schemas/ids/1", Confluent_Client_Version="java/8.1.0")[1]
     assert java["metadata"]["tags"] == {"**.a": ["PII"]}
+
+
+def test_32_registrations_of_one_schema_at_once_give_one_id_and_one_contract_version(
+    factory: Factory,
+) -> None:
+    request = SchemaRequest(schema_text=record("a"))
+    barrier = threading.Barrier(32)
+
+    def register(_: int) -> tuple[int, int, bool]:
+        barrier.wait()
+        done = factory.registration().register("t-value", request, normalize=False, who="somebody")
+        return done.version.schema.id, done.version.number, done.is_new
+
+    with ThreadPoolExecutor(32) as pool:
+        found = sorted(pool.map(register, range(32)))
+    assert found == [(1, 1, False)] * 31 + [(1, 1, True)]
+    assert [version.number for version in factory.registry().versions("t")] == [1]
+
+
+def test_registrations_of_different_schemas_at_once_each_get_their_number(factory: Factory) -> None:
+    factory.subject_settings().put_config("t-value", {"compatibility": "NONE"}, "somebody")
+
+    def register(number: int) -> tuple[int, int]:
+        request = SchemaRequest(schema_text=record(f"f{number}"))
+        done = factory.registration().register("t-value", request, normalize=False, who="somebody")
+        return done.version.schema.id, done.version.number
+
+    with ThreadPoolExecutor(8) as pool:
+        found = sorted(pool.map(register, range(16)))
+    assert found == [(number, number) for number in range(1, 17)]
+    assert len(factory.registry().versions("t")) == 16
