@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.access.rules import Reach
 from gateway.confluent.operations import OPERATIONS, Operation
 
 from .conftest import AVRO, Hire, Person, same_but_for
@@ -14,7 +15,7 @@ MINE, HIDDEN, UNKNOWN = "a.x-value", "b.hidden-value", "b.nothing-value"
 ASSOCIATION = "/associations/resources/topic-1"
 OF_A_SUBJECT = [operation for operation in OPERATIONS if "{subject}" in operation.path]
 # These answer whoever may see the name in a way that does not say "not found".
-SAYS_NO_NOT_FOUND = {"/compatibility/subjects/{subject}/versions", "/associations/subjects/{subject}"}
+SAYS_NO_NOT_FOUND = ("/compatibility/", "/associations/")
 
 
 def associate(subject: str, resource: str = "topic-1") -> dict[str, Any]:
@@ -46,41 +47,37 @@ def path_of(operation: Operation, subject: str) -> str:
 
 
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize("operation", OF_A_SUBJECT, ids=lambda operation: operation.id)
 @pytest.mark.parametrize("role", ["viewer", "admin"])
 def test_a_subject_that_one_may_not_see_answers_byte_for_byte_like_one_that_does_not_exist(
-    hire: Hire, operation: Operation, role: str
+    hire: Hire, role: str
 ) -> None:
     person = hire(f"{role}:a.")
-    bodies = (None,) if operation.body is None else (dict(operation.body), b"x")
-    for body in bodies:
-        for query in ("", "?permanent=true&deleted=true"):
-            hidden, unknown = (
-                person.ask(operation.method, path_of(operation, name) + query, body)
-                for name in (HIDDEN, UNKNOWN)
-            )
-            assert same_but_for(HIDDEN, UNKNOWN, hidden) == same_but_for(UNKNOWN, UNKNOWN, unknown)
-            assert hidden.status_code in {403, 404}
+    for operation in OF_A_SUBJECT:
+        for body in (None,) if operation.body is None else (dict(operation.body), b"x"):
+            for query in ("", "?permanent=true&deleted=true"):
+                hidden, unknown = (
+                    person.ask(operation.method, path_of(operation, name) + query, body)
+                    for name in (HIDDEN, UNKNOWN)
+                )
+                found = same_but_for(HIDDEN, UNKNOWN, hidden)
+                assert found == same_but_for(UNKNOWN, UNKNOWN, unknown), operation.id
+                assert hidden.status_code in {403, 404}, operation.id
 
 
-@pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize(
-    "operation",
-    [
-        operation
-        for operation in OF_A_SUBJECT
-        if operation.rule.reach.name == "SUBJECT"
-        and not any(operation.path.startswith(path) for path in SAYS_NO_NOT_FOUND)
-    ],
-    ids=lambda operation: operation.id,
-)
-def test_and_the_same_as_it_answers_those_who_would_see_it(
-    hire: Hire, registry: Person, operation: Operation
-) -> None:
-    body = None if operation.body is None else dict(operation.body)
-    one_who_sees = registry.ask(operation.method, path_of(operation, UNKNOWN), body)
-    one_who_does_not = hire("admin:a.").ask(operation.method, path_of(operation, UNKNOWN), body)
-    assert same_but_for("x", "x", one_who_does_not) == same_but_for("x", "x", one_who_sees)
+def test_and_the_same_as_it_answers_those_who_would_see_it(hire: Hire, registry: Person) -> None:
+    sees_nothing = hire("admin:a.")
+    compared = 0
+    for operation in OF_A_SUBJECT:
+        if operation.rule.reach is not Reach.SUBJECT or operation.path.startswith(SAYS_NO_NOT_FOUND):
+            continue
+        body = None if operation.body is None else dict(operation.body)
+        answers = [
+            person.ask(operation.method, path_of(operation, UNKNOWN), body)
+            for person in (registry, sees_nothing)
+        ]
+        assert same_but_for("x", "x", answers[0]) == same_but_for("x", "x", answers[1]), operation.id
+        compared += 1
+    assert compared > 10
 
 
 @pytest.mark.usefixtures("registry")
@@ -100,34 +97,27 @@ class TestSchemasByNumber:
         found: int = registry.json(f"/subjects/{HIDDEN}/versions/{version}")["id"]
         return found
 
-    @pytest.mark.parametrize(
-        "suffix", ["", "/schema", "/subjects", "/versions", "?fetchMaxId=true", "?subject=" + HIDDEN]
-    )
-    def test_an_id_that_only_hidden_subjects_have_does_not_exist(
-        self, hire: Hire, registry: Person, suffix: str
-    ) -> None:
-        hidden = self.number(registry, 2)
-        path = "/schemas/ids/{}" + suffix
-        assert registry.ask("GET", path.format(hidden)).status_code == 200  # and is kept ready
-        viewer = hire("viewer:a.")
-        answers = [viewer.ask("GET", path.format(number)) for number in (hidden, 99)]
-        assert same_but_for(f"Schema {hidden} ", "Schema 99 ", answers[0]) == same_but_for(
-            "x", "x", answers[1]
-        )
-        assert (answers[0].status_code, answers[0].json()["error_code"]) == (404, 40403)
+    def test_an_id_that_only_hidden_subjects_have_does_not_exist(self, hire: Hire, registry: Person) -> None:
+        number, viewer = self.number(registry, 2), hire("viewer:a.")
+        for suffix in ("", "/schema", "/subjects", "/versions", "?fetchMaxId=true", f"?subject={HIDDEN}"):
+            path = "/schemas/ids/{}" + suffix
+            assert registry.ask("GET", path.format(number)).status_code == 200  # and is kept ready
+            hidden, unknown = (viewer.ask("GET", path.format(one)) for one in (number, 99))
+            found = same_but_for(f"Schema {number} ", "Schema 99 ", hidden)
+            assert found == same_but_for("x", "x", unknown), suffix
+            assert (hidden.status_code, hidden.json()["error_code"]) == (404, 40403)
 
-    @pytest.mark.parametrize("suffix", ["", "/ids"])
-    def test_nor_does_its_guid_in_any_spelling(self, hire: Hire, registry: Person, suffix: str) -> None:
+    def test_nor_does_its_guid_in_any_spelling(self, hire: Hire, registry: Person) -> None:
         guid = registry.json(f"/subjects/{HIDDEN}/versions/2")["guid"]
-        other = "00000000-0000-0000-0000-00000000ABCD"
-        viewer = hire("viewer:a.")
-        for spelt in (guid, guid.upper()):
-            hidden = viewer.ask("GET", f"/schemas/guids/{spelt}{suffix}")
-            unknown = viewer.ask("GET", f"/schemas/guids/{other}{suffix}")
-            assert hidden.status_code == 404
-            assert hidden.content.replace(guid.encode(), b"") == unknown.content.replace(
-                other.lower().encode(), b""
-            )
+        other, viewer = "00000000-0000-0000-0000-00000000abcd", hire("viewer:a.")
+        for suffix in ("", "/ids"):
+            for change in (str.lower, str.upper):
+                assert registry.ask("GET", f"/schemas/guids/{change(guid)}{suffix}").status_code == 200
+                hidden, unknown = (
+                    viewer.ask("GET", f"/schemas/guids/{change(one)}{suffix}") for one in (guid, other)
+                )
+                assert same_but_for(guid, other, hidden) == same_but_for("x", "x", unknown)
+                assert hidden.status_code == 404
 
     def test_an_id_that_a_visible_subject_has_too_is_shown_with_that_subject_alone(
         self, hire: Hire, registry: Person
@@ -176,12 +166,11 @@ def test_contexts_are_shown_to_those_who_see_something_in_them(hire: Hire, admin
 
 
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize("spelt", [":.:{}", ":.:%3A.%3A{}", ":.::.::.:{}", "{}/"])
-def test_another_spelling_of_a_name_is_the_same_name(hire: Hire, spelt: str) -> None:
-    path = f"/subjects/{spelt.format(HIDDEN).removesuffix('/')}/versions" + "/" * spelt.endswith("/")
-    for grant in ("viewer:a.", "viewer::", "viewer::.", "viewer::.:"):
-        assert hire(grant).ask("GET", path).status_code == 404
-    assert hire("viewer:b.").ask("GET", path).status_code == 200
+def test_another_spelling_of_a_name_is_the_same_name(hire: Hire) -> None:
+    people = [hire(grant) for grant in ("viewer:a.", "viewer::", "viewer::.", "viewer::.:", "viewer:b.")]
+    for spelt in (":.:{}/versions", ":.:%3A.%3A{}/versions", ":.::.::.:{}/versions", "{}/versions/"):
+        path = f"/subjects/{spelt.format(HIDDEN)}"
+        assert [person.ask("GET", path).status_code for person in people] == [404, 404, 404, 404, 200]
 
 
 @pytest.mark.usefixtures("registry")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from contracts.errors import ConflictError, NotFoundError, SettingsError
+from gateway.access.authentication import read_basic
 from gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
 from gateway.access.principal import Grant, Role, read_grants
 from gateway.audit.chain import Change
@@ -102,6 +104,13 @@ def test_a_key_as_a_bearer_token_gives_back_its_halves() -> None:
     assert len(made.secret) >= 43
     for other in ("", "tgk_", "tgk_xyz_secret", "eyJhbGciOiJub25lIn0.e30.", f"x{made.token}"):
         assert read_token(other) is None
+
+
+def test_basic_credentials_are_read_as_the_specification_says() -> None:
+    # Source: RFC 7617, clauses 2 and 2.1: the password may hold colons, both may be UTF-8.
+    assert read_basic("QWxhZGRpbjpvcGVuIHNlc2FtZQ==") == Credentials("Aladdin", "open sesame")
+    assert read_basic("dGVzdDoxMjPCow==") == Credentials("test", "123£")
+    assert read_basic(base64.b64encode(b"a:b:c").decode()) == Credentials("a", "b:c")
 
 
 def test_two_keys_share_nothing() -> None:

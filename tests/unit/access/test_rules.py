@@ -15,7 +15,7 @@ from gateway.app import create_app
 from gateway.confluent.operations import OPERATIONS
 from gateway.factory import Factory
 
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
@@ -29,18 +29,21 @@ def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
             yield from ((method, route.path) for method in sorted((route.methods or set()) - {"HEAD"}))
 
 
+@only_sqlite
 def test_every_route_of_the_application_has_a_rule_and_every_rule_a_route(factory: Factory) -> None:
     found = set(operations(create_app(factory).routes))
     assert len(found) > 20
     assert found == set(RULES)
 
 
+@only_sqlite
 def test_a_route_without_a_rule_is_found(factory: Factory) -> None:
     app = create_app(factory)
     app.add_api_route("/api/v1/new", lambda: None, methods=["PUT"])
     assert set(operations(app.routes)) - set(RULES) == {("PUT", "/api/v1/new")}
 
 
+@only_sqlite
 def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
     admin.client.app.add_api_route("/api/v1/new", lambda: "open")
     answer = admin.ask("GET", "/api/v1/new")
@@ -48,7 +51,6 @@ def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
     assert answer.json()["detail"] == "nobody decided who may GET /api/v1/new, so nobody may"
 
 
-@pytest.mark.usefixtures("factory")
 def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewers() -> None:
     reading = {"/subjects/{subject}", "/associations:batchGet"}
     for operation in OPERATIONS:
@@ -63,7 +65,6 @@ def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewer
             assert operation.rule.reach in {Reach.SUBJECT, Reach.NEW_SUBJECT}, operation.id
 
 
-@pytest.mark.usefixtures("factory")
 def test_no_operation_of_the_native_face_that_changes_something_is_for_viewers() -> None:
     for (method, path), rule in NATIVE.items():
         assert (rule.role > Role.VIEWER) == (
@@ -71,7 +72,6 @@ def test_no_operation_of_the_native_face_that_changes_something_is_for_viewers()
         )
 
 
-@pytest.mark.usefixtures("factory")
 def test_what_is_public_holds_nothing_of_anybody() -> None:
     public = {path for (_, path), rule in RULES.items() if rule == PUBLIC}
     assert public == {
@@ -86,7 +86,6 @@ def test_what_is_public_holds_nothing_of_anybody() -> None:
     assert {method for method, _ in DESK} == {"GET"}
 
 
-@pytest.mark.usefixtures("factory")
 def test_head_asks_for_what_get_asks_for() -> None:
     assert rule_of("HEAD", "/api/v1/contracts") == rule_of("GET", "/api/v1/contracts")
     assert rule_of("PUT", "/api/v1/contracts") is None
