@@ -7,6 +7,8 @@ tell until the driver has looked at the whole batch.
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -23,10 +25,13 @@ from pyspark import TaskContext
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
 
-INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
-"""The columns of the Kafka source that a worker needs."""
+INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
+"""What a worker needs of the Kafka source, as SQL expressions.
 
-_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+Headers cross as JSON, their values in base64: Spark asks for the size of a batch at every row, and the size of a column
+of lists takes it time in proportion to the rows so far.
+"""
+
 RESULT: Final = pa.schema(
     [
         ("disposition", pa.int8()),
@@ -37,7 +42,7 @@ RESULT: Final = pa.schema(
         ("offset", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
-        ("headers", _HEADERS),
+        ("headers", pa.string()),
         ("timestamp_ms", pa.int64()),
     ]
 )
@@ -47,7 +52,7 @@ of each source partition."""
 
 RESULT_DDL: Final = (
     "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
-    "value binary, headers array<struct<key: string, value: binary>>, timestamp_ms bigint"
+    "value binary, headers string, timestamp_ms bigint"
 )
 
 _ROW_GROUP_ROWS: Final = 100_000
@@ -72,7 +77,7 @@ class FileTarget:
 def judge_and_write(
     plan: EnforcementPlan, target: FileTarget
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function for `mapInArrow`: it takes batches of the columns INPUT and gives batches of RESULT."""
+    """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[tuple[int, bytes | None]] = Counter()
@@ -192,8 +197,25 @@ def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
             batch.column("offset"),
             batch.column("key"),
             batch.column("value"),
-            batch.column("headers").cast(_HEADERS),
+            batch.column("headers"),
             pc.divide(milliseconds, 1000),
         ],
         schema=RESULT,
     )
+
+
+def with_headers(results: pa.Table) -> pa.Table:
+    """Give the headers of refused records as a list of struct<key, value>, as they came: a missing value is null."""
+    lists = [
+        None
+        if text is None
+        else [
+            (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
+        ]
+        for text in results.column("headers").to_pylist()
+    ]
+    index = results.schema.get_field_index("headers")
+    return results.set_column(index, "headers", pa.array(lists, _HEADERS))
+
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

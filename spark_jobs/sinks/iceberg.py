@@ -20,7 +20,7 @@ from contracts.evidence import Evidence, read_evidence
 from contracts.ledger import Ledger, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
-from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write
+from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write, with_headers
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
 from spark_jobs.judge import column_types
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, headers_of, read_committed
@@ -109,7 +109,9 @@ class IcebergSink:
         )
         work = judge_and_write(batch.plan, target)
         # One pass and one job: read, judged and written in the same task.
-        judged = rows.select(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
+        judged = (
+            rows.selectExpr(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
+        )
         return JudgedFiles(self, batch, judged.toArrow())
 
     def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
@@ -236,7 +238,11 @@ class JudgedFiles:
             )
             with self.batch.watch(Step.QUARANTINE):
                 refused = self._records(Disposition.QUARANTINED)
-                evidence = self.sink.quarantine(refused, self.batch) if len(refused) else Counter[RuleKey]()
+                evidence = (
+                    self.sink.quarantine(with_headers(refused), self.batch)
+                    if len(refused)
+                    else Counter[RuleKey]()
+                )
             mark = staging.result()
         return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
 
