@@ -20,6 +20,7 @@ from contracts.errors import (
     Unavailable,
 )
 from contracts.model import Status
+from gateway.credentials import RegistryCredentials
 
 _TIMEOUT_SECONDS = 30.0
 _ENFORCED = ("active", "deprecated")
@@ -55,15 +56,23 @@ class PublishedVersion:
 
 
 class RegistryClient:
-    """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer."""
+    """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer.
 
-    def __init__(self, url: str) -> None:
+    Without `credentials` those of the environment are presented (`RegistryCredentials.of_environment`).
+    """
+
+    def __init__(self, url: str, credentials: RegistryCredentials | None = None) -> None:
         self.url = url.rstrip("/")
         self._is_registry = False
         try:
             # A proxy of the environment has no business on this machine's own loopback.
             trust_env = httpx.URL(self.url).host not in _LOOPBACK
-            self._http = httpx.Client(base_url=self.url, timeout=_TIMEOUT_SECONDS, trust_env=trust_env)
+            self._http = httpx.Client(
+                base_url=self.url,
+                auth=(credentials or RegistryCredentials.of_environment()).auth(),
+                timeout=_TIMEOUT_SECONDS,
+                trust_env=trust_env,
+            )
         except httpx.InvalidURL as error:
             raise SettingsError(f"{url} is no address of a registry: {error}") from error
 
@@ -165,9 +174,21 @@ class RegistryClient:
             return ConflictError(detail)
         if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return Unavailable(f"the registry at {self.url} failed ({answer.status_code}): {detail}")
-        return SettingsError(
-            f"{self.url} answers {answer.status_code} ({detail}); is it a Tidegate registry?"
-        )
+        return self._turned_away(answer.status_code, detail)
+
+    def _turned_away(self, status: int, detail: str) -> Exception:
+        match status:
+            case HTTPStatus.UNAUTHORIZED:
+                return SettingsError(
+                    f"the registry at {self.url} does not know who asks: set TIDEGATE_REGISTRY_TOKEN to a key that "
+                    "`tidegate keys create` printed, or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD"
+                )
+            case HTTPStatus.FORBIDDEN:
+                return SettingsError(f"the registry at {self.url} refuses: {detail}")
+            case HTTPStatus.TOO_MANY_REQUESTS:
+                return Unavailable(f"the registry at {self.url} wants to be asked less often: {detail}")
+            case _:
+                return SettingsError(f"{self.url} answers {status} ({detail}); is it a Tidegate registry?")
 
 
 def _is_unknown(answer: httpx.Response) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Generator
 from typing import Protocol
 
 import httpx
 import structlog
+from pydantic import SecretStr
 
 from contracts.document import parse_contract
-from contracts.errors import NotFoundError, Unavailable
+from contracts.errors import NotFoundError, SettingsError, Unavailable
 from contracts.plan import EnforcementPlan, compile_plan
+from spark_jobs.settings import JobSettings
 
 log = structlog.get_logger()
 
@@ -20,6 +23,30 @@ _ASK_AGAIN_SECONDS = 0.5
 
 class RegistryGone(Unavailable):
     """The registry has been away for longer than the last good contract may serve: the stream ends."""
+
+
+def registry_auth(settings: JobSettings) -> httpx.Auth | None:
+    """Give what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
+    user, password, token = settings.registry_user, settings.registry_password, settings.registry_token
+    if (user is None) != (password is None) or (user is not None and token is not None):
+        raise SettingsError(
+            "the registry takes a user and a password, or a token: set TIDEGATE_REGISTRY_USER and "
+            "TIDEGATE_REGISTRY_PASSWORD, or TIDEGATE_REGISTRY_TOKEN"
+        )
+    if user is not None and password is not None:
+        return httpx.BasicAuth(user, password.get_secret_value())
+    return None if token is None else _Bearer(token)
+
+
+class _Bearer(httpx.Auth):
+    """Sends a token. Source: RFC 6750, clause 2.1."""
+
+    def __init__(self, token: SecretStr) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        yield request
 
 
 class ContractSource(Protocol):
@@ -94,8 +121,18 @@ class RegistryContract:
                     f"the registry at {self._client.base_url} has no active version of contract "
                     f"{self._contract_id}; publish one: tidegate publish FILE"
                 )
+            case httpx.codes.UNAUTHORIZED | httpx.codes.FORBIDDEN as status:
+                raise self._turned_away(status)
             case status:
                 raise Unavailable(f"the registry answered {status}")
+
+    def _turned_away(self, status: int) -> Exception:
+        """Say that the job's key is not taken: a wrong setting at the start, an outage of a stream that runs."""
+        reason = (
+            f"the registry at {self._client.base_url} answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN (or "
+            f"TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD) to a key that may publish {self._contract_id}"
+        )
+        return SettingsError(reason) if self._plan is None else Unavailable(reason)
 
     def _note_outage(self, error: Exception) -> None:
         away_seconds = time.monotonic() - self._last_answer

@@ -12,6 +12,7 @@ import httpx
 import structlog
 from py4j.protocol import Py4JError
 
+from spark_jobs.contract_source import registry_auth
 from spark_jobs.reports import RegistryReporter
 from spark_jobs.session import build_session
 from spark_jobs.settings import JobSettings
@@ -35,7 +36,9 @@ def enforce_contracts(
     spark = build_session(settings)
     try:
         with httpx.Client(
-            base_url=settings.registry_url, timeout=settings.registry_timeout_seconds
+            base_url=settings.registry_url,
+            timeout=settings.registry_timeout_seconds,
+            auth=registry_auth(settings),
         ) as client:
             reporter = RegistryReporter(client)
             topics = Topics(settings.bootstrap_servers)

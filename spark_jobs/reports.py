@@ -76,6 +76,8 @@ class RegistryReporter:
             )
         except httpx.HTTPError:
             return False
+        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            return False
         if response.is_client_error:
             log.warning("report_refused", stream=batch.stream, n=batch.n, status=response.status_code)
         return not response.is_server_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -16,6 +16,11 @@ class JobSettings(BaseSettings):
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
     registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
+    registry_user: str | None = Field(default=None, description="Id of the API key that the job presents.")
+    registry_password: SecretStr | None = Field(default=None, description="Secret of that key.")
+    registry_token: SecretStr | None = Field(
+        default=None, description="Instead of both: a whole API key, or a token of an identity provider."
+    )
     warehouse: Path = Field(description="Directory of the Iceberg warehouse and its catalog.")
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
     sink: Literal["iceberg", "kafka"] = "iceberg"

@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import pytest
 
 from contracts.document import LoadedContract, parse_contract
 from contracts.errors import SettingsError, Unavailable
 from gateway.api.examples import CONTRACT_YAML
 from gateway.client import RegistryClient
+from gateway.credentials import RegistryCredentials
 
 
 @pytest.fixture
@@ -54,6 +56,13 @@ def answer(request: pytest.FixtureRequest) -> Iterator[str]:
         ((502, b"<html>"), Unavailable, r"^the registry at \S+ failed \(502\): Bad Gateway$"),
         ((404, b"no JSON"), SettingsError, r"^\S+ answers 404 \(Not Found\); is it a Tidegate registry\?$"),
         ((422, b"[]"), SettingsError, r"^\S+ answers 422 "),
+        (
+            (401, b"{}"),
+            SettingsError,
+            r"^the registry at \S+ does not know who asks: set TIDEGATE_REGISTRY_TOKEN",
+        ),
+        ((403, b'{"detail": "not you"}'), SettingsError, r"^the registry at \S+ refuses: not you$"),
+        ((429, b'{"detail": "later"}'), Unavailable, r"wants to be asked less often: later$"),
     ],
     indirect=["answer"],
 )
@@ -68,3 +77,35 @@ def test_answers_become_errors_that_say_what_to_do(
 def test_an_address_that_is_none_is_a_wrong_setting(url: str, loaded: LoadedContract) -> None:
     with pytest.raises(SettingsError, match="is no address of a registry"), RegistryClient(url) as client:
         client.publish(loaded)
+
+
+@pytest.mark.parametrize(
+    ("environment", "header"),
+    [
+        ({}, None),
+        ({"USER": "id", "PASSWORD": "secret"}, "Basic aWQ6c2VjcmV0"),
+        ({"TOKEN": "tgk_x"}, "Bearer tgk_x"),
+    ],
+)
+def test_the_credentials_of_the_environment_are_sent(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], header: str | None
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(f"TIDEGATE_REGISTRY_{name}", value)
+    auth = RegistryCredentials.of_environment().auth()
+    request = httpx.Request("GET", "http://registry")
+    sent = next(auth.auth_flow(request)) if auth else request
+    assert sent.headers.get("Authorization") == header
+    assert "secret" not in repr(RegistryCredentials.of_environment())
+
+
+@pytest.mark.parametrize(
+    "environment", [{"USER": "id"}, {"PASSWORD": "s"}, {"USER": "id", "PASSWORD": "s", "TOKEN": "t"}]
+)
+def test_credentials_that_do_not_fit_are_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(f"TIDEGATE_REGISTRY_{name}", value)
+    with pytest.raises(SettingsError, match="TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN do not fit"):
+        RegistryClient("http://registry")

@@ -8,8 +8,9 @@ from threading import Event
 import httpx
 import pytest
 
-from contracts.errors import NotFoundError, Unavailable
-from spark_jobs.contract_source import RegistryContract, RegistryGone
+from contracts.errors import NotFoundError, SettingsError, Unavailable
+from spark_jobs.contract_source import RegistryContract, RegistryGone, registry_auth
+from spark_jobs.settings import JobSettings
 
 DOCUMENT = {
     "apiVersion": "tidegate/v1",
@@ -109,3 +110,55 @@ def test_a_contract_that_is_not_there_is_no_outage(registry: FakeRegistry) -> No
     registry.status = httpx.codes.NOT_FOUND
     with pytest.raises(NotFoundError, match="no active version of contract s; publish one"):
         source.current()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_key_that_is_not_taken_is_a_wrong_setting_at_the_start_and_an_outage_later(
+    registry: FakeRegistry, status: int
+) -> None:
+    registry.status = httpx.codes(status)
+    with pytest.raises(SettingsError, match=f"answers {status} to this job: set TIDEGATE_REGISTRY_TOKEN"):
+        contract_from(registry, 60).current()
+    registry.status = httpx.codes.OK
+    source = contract_from(registry, 60)
+    first = source.current()
+    registry.status = httpx.codes(status)
+    assert source.current() is first
+
+
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [
+        ({}, None),
+        ({"registry_user": "id", "registry_password": "secret"}, "Basic aWQ6c2VjcmV0"),
+        ({"registry_token": "tgk_x"}, "Bearer tgk_x"),
+    ],
+)
+def test_the_job_presents_its_key(given: dict[str, str], header: str | None) -> None:
+    auth = registry_auth(job_settings(**given))
+    request = httpx.Request("GET", "http://registry")
+    sent = next(auth.auth_flow(request)) if auth else request
+    assert sent.headers.get("Authorization") == header
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"registry_user": "id"},
+        {"registry_password": "s"},
+        {"registry_user": "i", "registry_password": "s", "registry_token": "t"},
+    ],
+)
+def test_half_a_key_is_a_wrong_setting(given: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match="takes a user and a password, or a token"):
+        registry_auth(job_settings(**given))
+
+
+def job_settings(**given: str) -> JobSettings:
+    needed = {
+        "bootstrap_servers": "b:1",
+        "registry_url": "http://registry",
+        "warehouse": "w",
+        "checkpoints": "c",
+    }
+    return JobSettings.model_validate({**needed, **given})

@@ -1,0 +1,58 @@
+"""What a client of a registry presents, read from the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Self
+
+import httpx
+from pydantic import SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from contracts.errors import SettingsError
+
+
+class RegistryCredentials(BaseSettings):
+    """A user and a password (the halves of an API key), or a token (a whole key, or one of an identity provider)."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDEGATE_REGISTRY_", frozen=True, extra="ignore")
+
+    user: str | None = None
+    password: SecretStr | None = None
+    token: SecretStr | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_is_whole(self) -> Self:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("a user needs a password, and a password a user")
+        if self.user is not None and self.token is not None:
+            raise ValueError("there is a user and a token; leave one of them out")
+        return self
+
+    @classmethod
+    def of_environment(cls) -> Self:
+        """Read TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN. Raises SettingsError."""
+        try:
+            return cls()
+        except ValidationError as error:
+            reasons = "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
+            raise SettingsError(
+                f"TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN do not fit: {reasons}"
+            ) from error
+
+    def auth(self) -> httpx.Auth | None:
+        """Give what an HTTP client sends; None without credentials."""
+        if self.user is not None and self.password is not None:
+            return httpx.BasicAuth(self.user, self.password.get_secret_value())
+        return _Bearer(self.token) if self.token is not None else None
+
+
+class _Bearer(httpx.Auth):
+    """Sends a token. Source: RFC 6750, clause 2.1."""
+
+    def __init__(self, token: SecretStr) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        yield request
