@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 import uvicorn
 from confluent_kafka.schema_registry import (
@@ -39,9 +40,11 @@ from confluent_kafka.serialization import MessageField, SerializationContext, Se
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contracts.verdict import Disposition
 from gateway.app import create_app
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
+from spark_jobs.contract_source import RegistryContract
 
 AVRO = '{"type":"record","name":"Admission","namespace":"hospital","fields":[{"name":"age","type":"int"}]}'
 WIDER = (
@@ -323,3 +326,26 @@ def test_concurrent_registrations_of_one_schema_give_one_id(registry: Registry) 
     assert found[0][1] == 1
     versions = httpx.get(f"{registry.url}/api/v1/contracts/crowded").json()["versions"]
     assert [version["version"] for version in versions] == ["1.0.0"]
+
+
+def test_the_job_enforces_what_clients_register_on_the_bytes_that_they_write(
+    registry: Registry, client: SchemaRegistryClient
+) -> None:
+    context = SerializationContext("enforced", MessageField.VALUE)
+    write = AvroSerializer(client, schema(AVRO, rule_set=rules()))
+    values = [write({"age": age}, context) for age in (63, 999)]
+    with httpx.Client(base_url=registry.url) as http:
+        source = RegistryContract(http, "enforced", grace_seconds=0, stopping=threading.Event())
+        first = source.current()
+        assert first.judge(pa.array(values, pa.binary())).field("disposition").to_pylist() == [
+            Disposition.ACCEPTED,
+            Disposition.QUARANTINED,
+        ]
+        client.register_schema("enforced-value", schema(WIDER))
+        second = source.current()
+    assert (first.contract.version, second.contract.version) == ("1.0.0", "1.1.0")
+    assert second.contract.rules == first.contract.rules
+    wider = AvroSerializer(client, WIDER)({"age": 999, "ward": "icu"}, context)
+    assert second.judge(pa.array([wider], pa.binary())).field("disposition").to_pylist() == [
+        Disposition.QUARANTINED
+    ]
