@@ -128,12 +128,23 @@ def _reference_error(message: str, definition: Schema) -> ContractError:
         drafts = "write one of the drafts 4 to 2020-12, such as https://json-schema.org/draft/2020-12/schema"
         return ContractError.at(f"{_DEFINITION}/$schema", f"no such draft of JSON Schema is known; {drafts}")
     # jsonschema-rs says what it did not find, not from where it was looked for.
-    guilty = [
-        Problem(f"{_DEFINITION}{pointer}", f"the reference `{reference}` {_whither(reference)}")
+    named = [
+        (pointer, reference)
         for pointer, reference in _references(definition)
         if any(part and part in message for part in (reference, *reference.split("#")))
     ]
-    return ContractError(tuple(guilty) or (Problem(_DEFINITION, f"a reference leads nowhere: {message}"),))
+    # A folder that a base leads through is part of the name too: the one sought stands at its end.
+    sought = [each for each in named if any(_ends(part, message) for part in each[1].split("#"))]
+    problems = tuple(
+        Problem(f"{_DEFINITION}{pointer}", f"the reference `{reference}` {_whither(reference)}")
+        for pointer, reference in sought or named
+    )
+    return ContractError(problems or (Problem(_DEFINITION, f"a reference leads nowhere: {message}"),))
+
+
+def _ends(part: str, message: str) -> bool:
+    """Whether a part of a reference ends what a message quotes."""
+    return bool(part) and f"{part}'" in message
 
 
 def _whither(reference: str) -> str:
