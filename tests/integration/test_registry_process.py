@@ -9,73 +9,25 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Self
 
 import httpx
 import orjson
 import pytest
 
-from gateway.api.examples import CONTRACT, CONTRACT_YAML, REPORT
-
-CONTRACTS = "/api/v1/contracts"
-BATCHES = "/api/v1/streams/hospital.admissions/batches"
-TIDEGATE = (sys.executable, "-m", "gateway.cli.main")
+from gateway.api.examples import CONTRACT, CONTRACT_YAML
+from gateway.audit.chain import check, read_line
+from tests.integration.registry_process import BATCHES, CONTRACTS, TIDEGATE, Server, together, version
 
 
-class Server:
-    """One `tidegate serve` on a free port; it is ready when this returns."""
-
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [*TIDEGATE, "serve", "--port", "0", "--database-url", f"sqlite:///{folder}/registry.db"],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.log: list[dict[str, object]] = []
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log.append(json.loads(line))
-            if self.log[-1]["event"] == "registry_listening":
-                break
-        self.url = f"http://127.0.0.1:{self.log[-1]['port']}"
-        self.http = httpx.Client(base_url=self.url, timeout=60, limits=httpx.Limits(max_connections=64))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
-
-    def publish(self, document: bytes | str) -> httpx.Response:
-        return self.http.post(CONTRACTS, content=document, headers={"Content-Type": "application/yaml"})
-
-    def report(self, n: int) -> httpx.Response:
-        return self.http.post(BATCHES, json=REPORT | {"n": n})
-
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, list[dict[str, object]]]:
-        """Send a signal; give the exit code and the rest of the log."""
-        self.process.send_signal(how)
-        _, rest = self.process.communicate()
-        return self.process.returncode, [json.loads(line) for line in rest.splitlines()]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[], Server]]:
-    """Start servers over one database."""
+def starting(database_url: str) -> Iterator[Callable[[], Server]]:
+    """Give a function that starts servers over one database, and end them afterwards."""
     started: list[Server] = []
 
     def start() -> Server:
-        started.append(Server(tmp_path))
+        started.append(Server(database_url))
         return started[-1]
 
     yield start
@@ -84,24 +36,20 @@ def serve(tmp_path: Path) -> Iterator[Callable[[], Server]]:
 
 
 @pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[], Server]]:
+    """Start servers over one database."""
+    yield from starting(f"sqlite:///{tmp_path}/registry.db")
+
+
+@pytest.fixture
+def serve_on_both(database_url: str) -> Iterator[Callable[[], Server]]:
+    """Start servers over one database, once on SQLite and once on PostgreSQL."""
+    yield from starting(database_url)
+
+
+@pytest.fixture
 def server(serve: Callable[[], Server]) -> Server:
     return serve()
-
-
-def version(number: int) -> bytes:
-    return orjson.dumps(CONTRACT | {"version": f"1.{number}.0"})
-
-
-def together(count: int, work: Callable[[int], httpx.Response]) -> list[httpx.Response]:
-    """Run `work` in `count` threads that begin at the same moment."""
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> httpx.Response:
-        barrier.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
 
 
 def test_32_publications_of_one_document_make_one_version(server: Server) -> None:
@@ -126,6 +74,50 @@ def test_of_two_documents_under_one_version_one_wins(server: Server) -> None:
     (winner,) = (answer.json() for answer in answers if answer.status_code == 201)
     latest = server.http.get(f"{CONTRACTS}/hospital.admissions/versions/latest")
     assert latest.headers["etag"] == f'"{winner["fingerprint"]}"'
+
+
+def test_32_clients_of_two_processes_leave_one_id_each_and_a_whole_audit_chain(
+    serve_on_both: Callable[[], Server], database_url: str
+) -> None:
+    servers = serve_on_both(), serve_on_both()
+
+    def work(number: int) -> httpx.Response:
+        """Half of the clients publish one document; the others a contract each, or a schema of the other face."""
+        server = servers[number % 2]
+        if number < 16:
+            return server.publish(CONTRACT_YAML)
+        name = f"hospital.ward{number}"
+        if number < 24:
+            return server.publish(orjson.dumps(CONTRACT | {"id": name, "topic": name}))
+        schema = {"type": "record", "name": "W", "fields": [{"name": f"n{number}", "type": "int"}]}
+        return server.http.post(f"/subjects/{name}-value/versions", json={"schema": json.dumps(schema)})
+
+    answers = together(32, work)
+    assert sorted(answer.status_code for answer in answers[:24]) == [200] * 15 + [201] * 9
+    assert {answer.status_code for answer in answers[24:]} == {200}
+    assert {answer.json()["registry_id"] for answer in answers[:16]} == {answers[0].json()["registry_id"]}
+    native = {answer.json()["registry_id"] for answer in answers[:24]}
+    assert len(native) == 9
+    ids = {answer.json()["id"] for answer in answers[24:]}
+    assert len(ids) == 8
+    for server in servers:
+        # Whatever one process answered, the other one knows.
+        assert server.http.get(CONTRACTS).json()["total"] >= 9
+        assert all(server.http.get(f"/schemas/ids/{one}").status_code == 200 for one in ids)
+    entries = servers[0].http.get("/api/v1/audit", params={"limit": 1000}).json()["entries"]
+    published = [entry["subject"] for entry in entries if entry["action"] == "contract.published"]
+    assert len(set(published)) == len(published) >= 9
+    assert {f"hospital.ward{number}-value" for number in range(16, 32)} <= {
+        entry["subject"] for entry in entries
+    }
+    checked = subprocess.run(
+        [*TIDEGATE, "audit", "verify", "--head", entries[-1]["hash"], "--database-url", database_url],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout == f"{len(entries)} entries, intact, head {entries[-1]['hash']}\n"
 
 
 def test_two_processes_share_one_database(serve: Callable[[], Server]) -> None:
@@ -154,8 +146,8 @@ def test_a_restart_keeps_everything(serve: Callable[[], Server]) -> None:
     assert second.report(1).status_code == 200
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(serve: Callable[[], Server]) -> None:
-    victim = serve()
+def test_kill_9_loses_nothing_that_was_acknowledged(serve_on_both: Callable[[], Server]) -> None:
+    victim = serve_on_both()
     acknowledged: list[tuple[str, int]] = []
 
     def write(kind: str) -> None:
@@ -176,7 +168,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(serve: Callable[[], Server])
         thread.join()
     assert len(acknowledged) >= 60
 
-    survivor = serve()
+    survivor = serve_on_both()
     versions = survivor.http.get(f"{CONTRACTS}/hospital.admissions").json()["versions"]
     batches = survivor.http.get(
         BATCHES, params={"since": "2026-07-01T00:00:00Z", "until": "2026-07-02T00:00:00Z"}
@@ -187,6 +179,9 @@ def test_kill_9_loses_nothing_that_was_acknowledged(serve: Callable[[], Server])
     assert len(kept) <= len(acknowledged) + 2  # a write of each thread was under way
     (stream,) = survivor.http.get("/api/v1/streams").json()["streams"]
     assert stream["totals"]["batches"] == len(batches)
+    entries = survivor.http.get("/api/v1/audit", params={"limit": 1000}).json()["entries"]
+    assert len([entry for entry in entries if entry["action"] == "contract.published"]) == len(versions)
+    assert check([read_line(json.dumps(entry).encode()) for entry in entries]).is_intact
 
 
 def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
@@ -269,6 +264,7 @@ def test_the_log_is_json_and_holds_no_payload(server: Server) -> None:
     assert code == 130
     log = server.log + rest
     assert [line["event"] for line in log] == [
+        "access_control_off",
         "registry_started",
         "registry_listening",
         "contract_published",
