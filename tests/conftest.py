@@ -28,7 +28,9 @@ QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave Spark's own connections to the garbage collector: PySpark and Py4J never close them."""
-    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*(127\.0\.0\.1|\.sock):ResourceWarning")
+    config.addinivalue_line(
+        "filterwarnings", r"ignore:unclosed <socket.*(127\.0\.0\.1|\.sock):ResourceWarning"
+    )
 
 
 @pytest.fixture(scope="session")
