@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from gateway.access.principal import read_grants
 from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
@@ -92,13 +91,15 @@ def list_keys(*, as_json: AsJson = False, database_url: DatabaseUrl = DEFAULT_UR
         for key in found:
             typer.echo(json.dumps(_row(key)))
         return
-    table = Table("id", "name", "grants", "created", "by", "state", box=None, pad_edge=False)
-    for key in found:
-        row = _row(key)
-        table.add_row(
-            key.id, key.name, " ".join(key.grants), str(row["created_at"]), key.created_by, _state(key)
-        )
-    out.print(table)
+    header = ("id", "name", "grants", "created", "by", "state")
+    rows = [
+        (key.id, key.name, ",".join(key.grants), _instant(key.created_at) or "", key.created_by, _state(key))
+        for key in found
+    ]
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    for row in (header, *rows):
+        # A line is a line, however narrow the terminal, so that `grep` finds it.
+        typer.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 @app.command()

@@ -77,7 +77,7 @@ def run(settings: GatewaySettings) -> None:
     Raises SettingsError for an address that cannot be taken, Unavailable when the database does not serve.
     """
     listening = listen(settings.host, settings.port)
-    _require_access_control(settings, listening)
+    require_access_control(settings, listening)
     factory = Factory(settings)
     factory.database.migrate()
     config = uvicorn.Config(
@@ -92,7 +92,7 @@ def run(settings: GatewaySettings) -> None:
     _Server(config).run(sockets=[listening])
 
 
-def _require_access_control(settings: GatewaySettings, listening: socket.socket) -> None:
+def require_access_control(settings: GatewaySettings, listening: socket.socket) -> None:
     """Say when anybody may do anything. Raises SettingsError when that would be anybody on a network."""
     if settings.access == "on":
         return
