@@ -14,7 +14,7 @@ from gateway import problems
 from gateway.access.answers import turned_away
 from gateway.access.gate import permit
 from gateway.access.guard import AccessGuard
-from gateway.api import audit, contracts, health, judge, reference, streams
+from gateway.api import audit, consumers, contracts, health, judge, reference, streams
 from gateway.api.headers import SecurityHeaders
 from gateway.api.openapi import DocumentedApi
 from gateway.confluent import openapi as confluent
@@ -54,7 +54,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    for module in (contracts, judge, streams, audit, health, reference, routes):
+    for module in (consumers, contracts, judge, streams, audit, health, reference, routes):
         app.include_router(module.router)
     return app
 
@@ -63,6 +63,10 @@ _TAGS = [
     {
         "name": "contracts",
         "description": "Publish contract versions and fetch them. A version never changes.",
+    },
+    {
+        "name": "consumers",
+        "description": "Who reads what; what a change breaks, and for whom; who agreed to it.",
     },
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},

@@ -11,6 +11,7 @@ from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
 from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
+from gateway.services.consumers import ConsumerBook
 from gateway.services.contract_lifecycle import ContractLifecycle
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
@@ -80,6 +81,10 @@ class Factory:
     def lifecycle(self) -> ContractLifecycle:
         """Make the service that promotes, retires and deletes contract versions."""
         return ContractLifecycle(self.database, now)
+
+    def consumers(self) -> ConsumerBook:
+        """Make the service that knows who reads, and who agreed to which change."""
+        return ConsumerBook(self.database, now)
 
     def subjects(self) -> SubjectReader:
         """Make the service that reads subjects and schemas."""

@@ -25,6 +25,8 @@ from contracts.errors import (
     Unavailable,
 )
 from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from gateway.api.change_models import ChangeInfo
+from gateway.services.changes import BreakingChange
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2
@@ -68,6 +70,7 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     ContractError: _Kind(422, "contract", "The contract cannot be compiled"),
     NotFoundError: _Kind(404, "not-found", "Not found"),
     ConflictError: _Kind(409, "conflict", "The request contradicts what is stored"),
+    BreakingChange: _Kind(409, "breaking-change", "The change breaks what is enforced"),
     StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
     Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
     SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
@@ -120,6 +123,10 @@ class ProblemDocument(BaseModel):
     detail: str | None = None
     instance: str | None = None
     errors: tuple[ProblemPlace, ...] | None = None
+    change: ChangeInfo | None = Field(
+        default=None,
+        description="Of a breaking change: its findings, whom they affect, and who has still to agree.",
+    )
 
 
 def install(app: FastAPI) -> None:
@@ -213,11 +220,26 @@ def problem_of(request: Request, error: Exception) -> Response:
         count = len(error.problems)
         detail = f"{count} mistake{'' if count == 1 else 's'} in the contract"
         return problem_response(request, kind, detail, error.problems)
+    if isinstance(error, BreakingChange):
+        return _breaking_change(request, kind, error)
     errors = error.problems if isinstance(error, RequestError) else ()
     response = problem_response(request, kind, str(error), errors)
     if isinstance(error, AccessError):
         response.headers.update(error.headers)
     return response
+
+
+def _breaking_change(request: Request, kind: _Kind, error: BreakingChange) -> Response:
+    """Answer with all that is known of a change that was refused."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=str(error).encode(errors="backslashreplace").decode(),
+        instance=request.url.path,
+        change=ChangeInfo.of(error.review),
+    )
+    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
 
 
 def _invalid_parameters(request: Request, error: Exception) -> Response:

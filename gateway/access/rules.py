@@ -37,6 +37,7 @@ PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
 _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
 _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
+_PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
 _APPROVE_CONTRACT, _ADMIN_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT), Rule(Role.ADMIN, Reach.CONTRACT)
 _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
@@ -53,6 +54,12 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
+    ("POST", "/api/v1/contracts/check"): _PRODUCE,  # for whoever may publish it
+    ("GET", f"{_CONTRACT}/consumers"): _VIEW_CONTRACT,
+    ("PUT", f"{_CONTRACT}/consumers/{{consumer_id}}"): _PRODUCE_CONTRACT,  # to change one: approver
+    ("DELETE", f"{_CONTRACT}/consumers/{{consumer_id}}"): _APPROVE_CONTRACT,
+    ("GET", f"{_CONTRACT}/acknowledgements"): _VIEW_CONTRACT,
+    ("POST", f"{_CONTRACT}/acknowledgements"): _APPROVE_CONTRACT,
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,

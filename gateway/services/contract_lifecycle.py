@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from contracts.errors import ConflictError, NotFoundError
@@ -10,12 +10,10 @@ from contracts.model import DataContract, Status
 from contracts.plan import compile_plan
 from gateway.access.principal import ANONYMOUS, Principal
 from gateway.audit.chain import Change
-from gateway.confluent.entities import Config
 from gateway.confluent.names import subject_of
-from gateway.services.schema_compatibility import Earlier, check_compatibility
-from gateway.services.semver import major_of, next_major, precedence
-from gateway.services.subject_contracts import add_subject_version, parsed_contract_schema
-from gateway.services.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, config_of, mode_in_scope
+from gateway.services.changes import check_publication
+from gateway.services.subject_contracts import add_subject_version
+from gateway.services.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
 from gateway.storage.database import Database
 from gateway.storage.sql import ContractVersion, Stores
 
@@ -40,8 +38,8 @@ class ContractLifecycle:
     ) -> ContractVersion:
         """Give a version another status; the one that it has is no change.
 
-        Raises NotFoundError, ConflictError for a step that no version takes and for a promotion that is not
-        compatible, ContractError for a promotion of what does not compile.
+        Raises NotFoundError, ConflictError for a step that no version takes, BreakingChange for a promotion that
+        consumers have not agreed to, ContractError for a promotion of what does not compile.
         """
         at = self._now()
 
@@ -156,37 +154,6 @@ def check_mode(stores: Stores, topic: str) -> None:
     subject = subject_of(topic)
     if mode_in_scope(stores, subject) in {READONLY, READONLY_OVERRIDE}:
         raise ConflictError(f"the subject {subject} is in read-only mode; set its mode to READWRITE first")
-
-
-def check_publication(stores: Stores, contract: DataContract) -> None:
-    """Compare the schema of a version that is to be enforced with those before it in its major version.
-
-    The level is the subject's own, or else the one that the document names. A new major version begins a new line and
-    is compared with nothing. Raises ConflictError.
-    """
-    own = config_of(stores, subject_of(contract.topic))
-    level = own.level if own is not None and own.level else contract.compatibility.value
-    config = Config(level=level, policy=own.policy if own else None)
-    answer = check_compatibility(parsed_contract_schema(contract), config, _before(stores, contract))
-    if not answer.is_compatible:
-        raise ConflictError(
-            f"{contract.id} {contract.version} is not compatible ({level}) with what is enforced: "
-            f"{'; '.join(answer.messages[:-1])}. Publish it as {next_major(_highest(stores, contract))}, or change the schema"
-        )
-
-
-def _before(stores: Stores, contract: DataContract) -> Iterator[Earlier]:
-    """Give the enforced versions of the contract's major version that come before it, highest first."""
-    limit = precedence(contract.version)
-    for version in stores.contracts.versions(contract.id):
-        is_before = version.precedence < limit and major_of(version.version) == major_of(contract.version)
-        if is_before and version.status in ENFORCED:
-            schema = parsed_contract_schema(DataContract.model_validate_json(version.document))
-            yield Earlier(f"version {version.version}", schema)
-
-
-def _highest(stores: Stores, contract: DataContract) -> str:
-    return stores.contracts.highest_name(contract.id) or contract.version
 
 
 def _refused_step(found: ContractVersion, status: Status) -> str:

@@ -14,7 +14,8 @@ from contracts.model import DataContract, Status
 from contracts.plan import compile_plan
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
-from gateway.services.contract_lifecycle import check_mode, check_publication, find_alive
+from gateway.services.changes import check_publication
+from gateway.services.contract_lifecycle import check_mode, find_alive
 from gateway.services.semver import next_minor, precedence
 from gateway.services.subject_contracts import add_subject_version, next_number
 from gateway.services.subject_scope import ENFORCED
@@ -52,6 +53,7 @@ class Registry:
 
         The same content again is no change. Raises ContractError for a document that does not compile,
         ConflictError for a changed document under a used version and for a topic that another contract owns,
+        BreakingChange for a change that consumers have not agreed to,
         Forbidden for a topic that `by` may not publish for.
         """
         loaded = parse_contract(document, name=name, read_schema=None)

@@ -13,6 +13,7 @@ from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.access import KeyStore, begins_with
 from gateway.storage.audit import AuditStore
+from gateway.storage.consumers import ConsumerStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.subject_settings import AssociationStore, SettingStore
 from gateway.storage.subjects import SubjectStore
@@ -106,6 +107,7 @@ class Stores:
         self.subjects = SubjectStore(session)
         self.settings = SettingStore(session)
         self.associations = AssociationStore(session)
+        self.consumers = ConsumerStore(session)
 
 
 class ContractStore:

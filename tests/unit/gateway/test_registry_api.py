@@ -423,7 +423,7 @@ def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
         for status in statuses - {"200", "201", "204", "304"}:
             assert list(operation["responses"][status]["content"]) == [refusal]
     ids = [operation["operationId"] for operation in _operations(openapi)]
-    assert len(set(ids)) == len(ids) == 17 + len(OPERATIONS)
+    assert len(set(ids)) == len(ids) == 23 + len(OPERATIONS)
     for schema in _schemas(openapi):
         jsonschema.Draft202012Validator.check_schema(schema)
 

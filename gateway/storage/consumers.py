@@ -1,0 +1,142 @@
+"""Where consumers of contracts are kept, and what they agreed to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Text, delete, insert, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from contracts.model import Consumer
+from gateway.storage.tables import Instant, Table
+
+_NOBODY = ""  # no consumer has this id: the agreement to a break that touches nobody who is registered
+
+
+class ConsumerRow(Table):
+    """One consumer of a contract, registered apart from its document. `consumer` is JSON."""
+
+    __tablename__ = "consumers"
+
+    contract_id: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(Text, primary_key=True)
+    consumer: Mapped[str] = mapped_column(Text)
+    registered_by: Mapped[str] = mapped_column(Text)
+    registered_at: Mapped[datetime] = mapped_column(Instant)
+
+
+class AcknowledgementRow(Table):
+    """The agreement to one candidate, by its fingerprint."""
+
+    __tablename__ = "acknowledgements"
+
+    contract_id: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    candidate: Mapped[str] = mapped_column(Text, primary_key=True)
+    consumer: Mapped[str] = mapped_column(Text, primary_key=True)
+    agreed_by: Mapped[str | None] = mapped_column(Text)
+    who: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(Instant)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConsumer:
+    """A registered consumer. `registered_by` is the name of a principal."""
+
+    contract_id: str
+    consumer: Consumer
+    registered_by: str
+    registered_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The agreement of a consumer to one candidate, by the candidate's fingerprint.
+
+    `consumer` is None for the agreement to a break that touches no registered consumer. `agreed_by` is the person who
+    agreed, as whoever noted it says; `who` the principal that noted it.
+    """
+
+    contract_id: str
+    candidate: str
+    consumer: str | None
+    agreed_by: str | None
+    who: str
+    at: datetime
+
+
+class ConsumerStore:
+    """Consumers and their agreements, as `stores.consumers`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self, contract_id: str, consumer_id: str) -> StoredConsumer | None:
+        """Find one consumer of a contract."""
+        row = self._session.get(ConsumerRow, (contract_id, consumer_id))
+        return None if row is None else _stored(row)
+
+    def of_contracts(self, contract_ids: Sequence[str]) -> tuple[StoredConsumer, ...]:
+        """List the consumers of some contracts, by contract and id."""
+        query = select(ConsumerRow).where(ConsumerRow.contract_id.in_(contract_ids))
+        rows = self._session.scalars(query.order_by(ConsumerRow.contract_id, ConsumerRow.id))
+        return tuple(_stored(row) for row in rows)
+
+    def put(self, stored: StoredConsumer) -> None:
+        """Keep a consumer, instead of the one that has its id."""
+        consumer = stored.consumer
+        self._session.merge(
+            ConsumerRow(
+                contract_id=stored.contract_id,
+                id=consumer.id,
+                consumer=consumer.model_dump_json(by_alias=True),
+                registered_by=stored.registered_by,
+                registered_at=stored.registered_at,
+            )
+        )
+
+    def remove(self, contract_id: str, consumer_id: str) -> None:
+        """Forget a consumer."""
+        self._session.execute(
+            delete(ConsumerRow).where(ConsumerRow.contract_id == contract_id, ConsumerRow.id == consumer_id)
+        )
+
+    def acknowledge(self, agreement: Acknowledgement) -> None:
+        """Keep an agreement that is not there yet."""
+        self._session.execute(
+            insert(AcknowledgementRow).values(
+                contract_id=agreement.contract_id,
+                candidate=agreement.candidate,
+                consumer=agreement.consumer or _NOBODY,
+                agreed_by=agreement.agreed_by,
+                who=agreement.who,
+                at=agreement.at,
+            )
+        )
+
+    def acknowledgements(self, contract_id: str, candidate: str | None = None) -> tuple[Acknowledgement, ...]:
+        """List the agreements to changes of a contract, oldest first; to one candidate, if it is given."""
+        query = select(AcknowledgementRow).where(AcknowledgementRow.contract_id == contract_id)
+        if candidate is not None:
+            query = query.where(AcknowledgementRow.candidate == candidate)
+        rows = self._session.scalars(query.order_by(AcknowledgementRow.at, AcknowledgementRow.consumer))
+        return tuple(
+            Acknowledgement(
+                row.contract_id, row.candidate, row.consumer or None, row.agreed_by, row.who, row.at
+            )
+            for row in rows
+        )
+
+    def withdraw(self, contract_id: str, consumer_id: str) -> None:
+        """Forget what a consumer agreed to: it reads something else now."""
+        self._session.execute(
+            delete(AcknowledgementRow).where(
+                AcknowledgementRow.contract_id == contract_id, AcknowledgementRow.consumer == consumer_id
+            )
+        )
+
+
+def _stored(row: ConsumerRow) -> StoredConsumer:
+    consumer = Consumer.model_validate_json(row.consumer)
+    return StoredConsumer(row.contract_id, consumer, row.registered_by, row.registered_at)
