@@ -1,8 +1,9 @@
 """The official JSON-Schema-Test-Suite through the judge, in Spark's Python workers.
 
 Each schema is a contract; what cannot be one stands in docs/verdicts.md, section Conformance, and nothing else is
-left out. Schemas that hold no reference are judged a second time as a property of a record, because only records go
-the quick way.
+left out. Only records go the quick way, and only values of a known type are decoded into typed rows. So a schema that
+holds no reference is judged again as a property of a record, and once more for each type of which it refuses a
+document, with that type said beside it: a document is then valid if the suite says so and it is of the type.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from contracts.verdict import Disposition, Stage
 from tests.conformance.suite import (
     ARCHIVE,
     DRAFTS,
+    Case,
     Group,
     default_cache,
     fetch,
@@ -52,18 +54,73 @@ REFERRING = {
 ESCAPED = "properties with escaped characters"
 """Its properties, such as foo\\nbar and foo\\tbar, would all be column foo_bar: the contract has to name its columns."""
 
+TYPES = {
+    bool: "boolean",
+    dict: "object",
+    float: "number",
+    int: "number",
+    list: "array",
+    str: "string",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a schema becomes a contract: as it is, as a property of a record, or that with a type said beside it."""
+
+    in_record: bool = False
+    type: str | None = None
+
+    def schema(self, group: Group) -> Any:
+        """Give the schema of the contract."""
+        if not self.in_record:
+            return group.schema
+        value = group.schema
+        if isinstance(value, dict):
+            value = {name: part for name, part in value.items() if name != "$schema"}
+        if self.type is not None:
+            value = {"type": self.type, **value}
+        return {
+            "$schema": DRAFTS[group.draft],
+            "type": "object",
+            "properties": {"value": value, "number": {"type": "number"}},
+            "required": ["value"],
+        }
+
+    def record(self, case: Case) -> bytes:
+        """Give the document as a record."""
+        return (f'{{"value": {case.document}}}' if self.in_record else case.document).encode()
+
+    def is_valid(self, case: Case) -> bool:
+        """Whether the record fits the schema."""
+        return case.is_valid and self.type in {None, type_of(case)}
+
+
+AS_IT_IS = Form()
+IN_RECORD = Form(in_record=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A schema of the suite as a contract, and its documents as records. `path` is where the schema stands in them."""
+    """A schema of the suite as a contract, with its plan."""
 
     group: Group
-    path: str
+    form: Form
     plan: EnforcementPlan
-    values: list[bytes]
 
-    def __str__(self) -> str:
-        return f"{self.group}{f' (at {self.path})' if self.path else ''}"
+    @property
+    def values(self) -> list[bytes]:
+        """The documents as records."""
+        return [self.form.record(case) for case in self.group.cases]
+
+    @property
+    def cases(self) -> list[tuple[str, bool]]:
+        """What each record is, and whether it is valid."""
+        return [
+            (f"{self.group}: {case.description} ({self.form})", self.form.is_valid(case))
+            for case in self.group.cases
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +159,13 @@ def archive() -> Path:
 def suite(archive: Path) -> Suite:
     found = Suite([], [])
     for group in read_groups(archive):
-        document = document_of(group)
         try:
-            plan = compiled(document)
+            found.judged.append(Judged(group, AS_IT_IS, compiled(group, AS_IT_IS)))
         except ContractError as error:
-            found.refused.append(Refused(group, document, error.problems))
-            continue
-        found.judged.append(Judged(group, "", plan, [case.document.encode() for case in group.cases]))
-        if not refers(group.schema):
-            found.judged.append(
-                Judged(
-                    group,
-                    "/value",
-                    compiled(document_of(group, as_property=True)),
-                    [f'{{"value": {case.document}}}'.encode() for case in group.cases],
-                )
+            found.refused.append(Refused(group, document_of(group, AS_IT_IS), error.problems))
+        else:
+            found.judged.extend(
+                Judged(group, form, compiled(group, form)) for form in forms_in_records(group)
             )
     return found
 
@@ -158,10 +207,10 @@ def verdicts(spark: SparkSession, suite: Suite) -> list[list[dict[str, Any]]]:
 
 def test_every_case_gets_the_verdict_of_the_suite(suite: Suite, verdicts: list[list[dict[str, Any]]]) -> None:
     differing = [
-        f"{each}: {case.description}"
+        case
         for each, found in zip(suite.judged, verdicts, strict=True)
-        for case, verdict in zip(each.group.cases, found, strict=True)
-        if said(each.plan, verdict) != expected(is_valid=case.is_valid)
+        for (case, is_valid), verdict in zip(each.cases, found, strict=True)
+        if said(each.plan, verdict) != expected(is_valid=is_valid)
     ]
     assert differing == []
 
@@ -178,20 +227,22 @@ def test_the_judge_says_the_same_in_spark_and_here_and_explains_it(
 
 
 def test_the_quick_way_accepts_nothing_that_the_suite_calls_invalid(suite: Suite) -> None:
-    accepted: Counter[bool] = Counter()
+    valid: Counter[Form] = Counter()
+    accepted: Counter[Form] = Counter()
     for each in suite.judged:
         quick = each.plan._acceptance
         if quick is None:
             continue
         (block,) = quick.blocks(pa.array(each.values, pa.binary()))
         others = {position for position, _, _ in block.others}
-        for position, case in enumerate(each.group.cases):
+        for position, (case, is_valid) in enumerate(each.cases):
+            valid[each.form] += is_valid
             if position not in others:
-                accepted[case.is_valid] += 1
-                assert case.is_valid, f"{each}: {case.description}"
-    # Most of what is valid and stands in a record, or the quick way was not tried.
-    in_records = sum(case.is_valid for each in suite.judged if each.path for case in each.group.cases)
-    assert accepted[True] > in_records / 2
+                accepted[each.form] += 1
+                assert is_valid, case
+    # Most of what is valid goes the quick way in every form of a record, or it was not tried.
+    assert valid.keys() >= {IN_RECORD, *(Form(in_record=True, type=name) for name in TYPES.values())}
+    assert [form for form in valid if form.in_record and accepted[form] < valid[form] * 0.75] == []
 
 
 def test_what_is_left_out_stands_in_the_table_and_is_refused_for_the_reason_given_there(suite: Suite) -> None:
@@ -211,18 +262,17 @@ def test_what_is_left_out_stands_in_the_table_and_is_refused_for_the_reason_give
 def test_the_counts_on_the_page_are_those_of_the_run(suite: Suite) -> None:
     counted = []
     for draft in DRAFTS:
-        judged = [each.group for each in suite.judged if each.group.draft == draft and not each.path]
-        refused = [each.group for each in suite.refused if each.group.draft == draft]
-        in_records = [each.group for each in suite.judged if each.group.draft == draft and each.path]
+        judged = [each for each in suite.judged if each.group.draft == draft]
+        columns = [
+            [each.group for each in judged if not each.form.in_record],
+            [each.group for each in judged if each.form == IN_RECORD],
+            [each.group for each in judged if each.form.type is not None],
+            [each.group for each in suite.refused if each.group.draft == draft],
+        ]
         counted.append(
-            [
-                draft.removeprefix("draft"),
-                *figures(judged),
-                *figures(in_records),
-                *figures(refused),
-            ]
+            [draft.removeprefix("draft"), *(figure for column in columns for figure in figures(column))]
         )
-    totals = [str(sum(int(row[column]) for row in counted)) for column in range(1, 7)]
+    totals = [str(sum(int(row[column]) for row in counted)) for column in range(1, 9)]
     assert [*counted, ["all", *totals]] == tables()[0]
 
 
@@ -241,35 +291,37 @@ def test_an_archive_of_other_bytes_is_never_read(tmp_path: Path, monkeypatch: py
         fetch(tmp_path)
 
 
-def document_of(group: Group, *, as_property: bool = False) -> str:
-    """Write the contract of a schema, or of records that hold what it describes."""
-    schema = group.schema
-    column = "/foo\nbar" if group.description == ESCAPED else None
-    if as_property:
-        value = schema
-        if isinstance(schema, dict):
-            value = {name: part for name, part in schema.items() if name != "$schema"}
-        # A column is named, because most of the suite's schemas make no plain one.
-        column = "/number"
-        schema = {
-            "$schema": DRAFTS[group.draft],
-            "type": "object",
-            "properties": {"value": value, "number": {"type": "number"}},
-            "required": ["value"],
-        }
+def forms_in_records(group: Group) -> Iterator[Form]:
+    if refers(group.schema):
+        return
+    yield IN_RECORD
+    if isinstance(group.schema, dict) and "type" not in group.schema:
+        for name in sorted({type_of(case) for case in group.cases if not case.is_valid}):
+            yield Form(in_record=True, type=name)
+
+
+def type_of(case: Case) -> str:
+    return TYPES[type(json.loads(case.document))]
+
+
+def document_of(group: Group, form: Form) -> str:
+    """Write the contract. A column is named where the schema makes no plain ones."""
     contract = {
         "apiVersion": "tidegate/v1",
         "kind": "DataContract",
         "id": "conformance",
         "version": "1.0.0",
         "topic": "conformance",
-        "schema": {"type": "json-schema", "formats": group.formats, "definition": schema},
+        "schema": {"type": "json-schema", "formats": group.formats, "definition": form.schema(group)},
     }
-    columns = [{"name": "number", "from": column, "type": "double"}]
-    return written(contract if column is None else {**contract, "columns": columns})
+    if form.in_record or group.description == ESCAPED:
+        field = "/number" if form.in_record else "/foo\nbar"
+        contract["columns"] = [{"name": "number", "from": field, "type": "double"}]
+    return written(contract)
 
 
-def compiled(document: str) -> EnforcementPlan:
+def compiled(group: Group, form: Form) -> EnforcementPlan:
+    document = document_of(group, form)
     return compile_plan(parse_contract(document, name="contract.json", read_schema=None).contract)
 
 
