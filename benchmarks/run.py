@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, read_figures, write_figures
 
-QUESTIONS = ("judge_in_spark", "batch_fixed_cost", "kafka_throughput")
+QUESTIONS = ("judge_in_spark", "batch_fixed_cost", "kafka_throughput", "registry")
 
 
 def main() -> int:
