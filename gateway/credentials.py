@@ -15,7 +15,9 @@ from contracts.errors import SettingsError
 class RegistryCredentials(BaseSettings):
     """A user and a password (the halves of an API key), or a token (a whole key, or one of an identity provider)."""
 
-    model_config = SettingsConfigDict(env_prefix="TIDEGATE_REGISTRY_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEGATE_REGISTRY_", frozen=True, extra="ignore", env_ignore_empty=True
+    )
 
     user: str | None = None
     password: SecretStr | None = None

@@ -12,7 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class JobSettings(BaseSettings):
     """Everything the job can be told, by option or by environment variable (prefix TIDEGATE_)."""
 
-    model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
+    )
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
     registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")

@@ -57,13 +57,17 @@ class AccessGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
-        try:
-            _refuse_other_sites(request)
-            request.state.principal = await self._principal(request)
-        except TidegateError as error:
-            await self._answer(request, error)(scope, receive, send)
-            return
+        state = scope.setdefault("state", {})
+        state["principal"] = ANONYMOUS
+        is_open = self._door.authenticator is None and self._door.rate_limit is None
+        if not (is_open and scope["method"] in _SAFE_METHODS):
+            request = Request(scope)
+            try:
+                _refuse_other_sites(request)
+                state["principal"] = await self._principal(request)
+            except TidegateError as error:
+                await self._answer(request, error)(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
     async def _principal(self, request: Request) -> Principal:

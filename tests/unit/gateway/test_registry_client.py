@@ -85,6 +85,7 @@ def test_an_address_that_is_none_is_a_wrong_setting(url: str, loaded: LoadedCont
         ({}, None),
         ({"USER": "id", "PASSWORD": "secret"}, "Basic aWQ6c2VjcmV0"),
         ({"TOKEN": "tgk_x"}, "Bearer tgk_x"),
+        ({"USER": "", "PASSWORD": "", "TOKEN": ""}, None),
     ],
 )
 def test_the_credentials_of_the_environment_are_sent(

@@ -154,6 +154,11 @@ def test_half_a_key_is_a_wrong_setting(given: dict[str, str]) -> None:
         registry_auth(job_settings(**given))
 
 
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", "")
+    assert registry_auth(job_settings()) is None
+
+
 def job_settings(**given: str) -> JobSettings:
     needed = {
         "bootstrap_servers": "b:1",
