@@ -16,6 +16,7 @@ from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
 from gateway.api.models import ContractDetail, ContractList, PublishedContract, StatusRequest
+from gateway.factory import Factory
 from gateway.problems import InvalidBody, contract_responses, responses
 from gateway.services.registry import LATEST
 from gateway.storage.sql import ContractVersion, VersionFilter
@@ -116,7 +117,7 @@ def publish_contract(
 ) -> PublishedContract:
     """Publish a version. Versions never change; the same content again is no change (200)."""
     publication = factory.registry().publish(document.content, document.name, principal)
-    published = PublishedContract.of(publication.version)
+    published = _published(factory, publication.version)
     if publication.is_new:
         _log.info("contract_published", contract=f"{published.id}@{published.version}")
     response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK
@@ -134,7 +135,8 @@ def list_contracts(
     limit: Annotated[int, Query(ge=1, le=1000, description="How many contracts to give.")] = 100,
 ) -> ContractList:
     """List contracts by id, each as its current version: the one enforced, or else the highest."""
-    return ContractList.of(factory.registry().contracts(wanted, offset=offset, limit=limit), offset, limit)
+    page = factory.registry().contracts(wanted, offset=offset, limit=limit)
+    return ContractList.of(page, factory.consumers().readers(page.contracts), offset, limit)
 
 
 @router.get(
@@ -162,7 +164,8 @@ def get_contract_by_registry_id(
 )
 def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail:
     """Show a contract: its topic and all of its versions, highest first."""
-    return ContractDetail.of(factory.registry().versions(contract_id))
+    versions = factory.registry().versions(contract_id)
+    return ContractDetail.of(versions, factory.consumers().readers(versions))
 
 
 @router.get(
@@ -181,7 +184,8 @@ def get_contract_version(
 ) -> Response:
     """Fetch the contract document, self-contained, as JSON. Its ETag is the contract's fingerprint.
 
-    The document says what the status was at publication; `Tidegate-Status` says what it is now.
+    The document says what the status was at publication; `Tidegate-Status` says what it is now, and of a deprecated
+    version `Tidegate-Read-By` who still reads it.
     """
     if as_of is None:
         found = factory.registry().version(contract_id, version)
@@ -189,7 +193,10 @@ def get_contract_version(
         found = factory.lifecycle().as_of(contract_id, as_of)
     else:
         raise InvalidBody("a version never changes", (Problem("asOf", "goes with the version `latest`"),))
-    return _document(found, if_none_match, immutable=version != LATEST)
+    answer = _document(found, if_none_match, immutable=version != LATEST)
+    for readers in factory.consumers().readers((found,)).values():
+        answer.headers["Tidegate-Read-By"] = ", ".join(readers)
+    return answer
 
 
 @router.post(
@@ -207,11 +214,12 @@ def change_contract_status(
 ) -> PublishedContract:
     """Give a version another status: draft to active or retired, active to deprecated, deprecated to active or retired.
 
-    A draft becomes active only if it compiles and is compatible with what is enforced. What is retired stays so.
+    A draft becomes active only if it compiles and is compatible with what is enforced, or those whom it breaks agreed.
+    What is retired stays so. The answer says who still reads a deprecated version.
     """
     found = factory.lifecycle().change_status(contract_id, version, wanted.status, principal)
     _log.info("contract_status_changed", contract=f"{contract_id}@{version}", status=found.status)
-    return PublishedContract.of(found)
+    return _published(factory, found)
 
 
 @router.delete(
@@ -226,7 +234,7 @@ def delete_contract_version(
     """Delete a version softly: it is neither enforced nor listed, on both faces. Its name is never used again."""
     found = factory.lifecycle().delete(contract_id, version, principal)
     _log.info("contract_deleted", contract=f"{contract_id}@{version}")
-    return PublishedContract.of(found)
+    return _published(factory, found)
 
 
 @router.post(
@@ -241,7 +249,11 @@ def undelete_contract_version(
     """Bring a deleted version back, with the status that it had."""
     found = factory.lifecycle().undelete(contract_id, version, principal)
     _log.info("contract_undeleted", contract=f"{contract_id}@{version}")
-    return PublishedContract.of(found)
+    return _published(factory, found)
+
+
+def _published(factory: Factory, version: ContractVersion) -> PublishedContract:
+    return PublishedContract.of(version, factory.consumers().readers((version,)))
 
 
 def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Self
 
@@ -15,6 +16,8 @@ from gateway.services.judging import Judgement
 from gateway.services.registry import ContractPage
 from gateway.services.streams import RefusalBucket, StreamSummary
 from gateway.storage.sql import ContractVersion
+
+Readers = Mapping[int, tuple[str, ...]]
 
 _VERSION: dict[str, Any] = {
     "registry_id": 3,
@@ -86,6 +89,15 @@ class VersionInfo(BaseModel):
     fingerprint: str = Field(description="SHA-256 of the canonical document: equal for equal contracts.")
     published_at: datetime
     note: str | None = Field(default=None, description="What of the version is not enforced, and why.")
+    read_by: tuple[str, ...] | None = Field(
+        default=None, description="Of a deprecated version: the consumers that still read it."
+    )
+
+    @classmethod
+    def with_readers(cls, version: ContractVersion, readers: Readers) -> VersionInfo:
+        """Show a stored version and, of a deprecated one, who still reads it: ids by registry id."""
+        info = VersionInfo.model_validate(version)
+        return info.model_copy(update={"read_by": readers.get(version.registry_id)})
 
 
 class StatusRequest(BaseModel):
@@ -109,9 +121,9 @@ class PublishedContract(VersionInfo, ContractName):
     model_config = _example(_CONTRACT | _VERSION)
 
     @classmethod
-    def of(cls, version: ContractVersion) -> Self:
+    def of(cls, version: ContractVersion, readers: Readers) -> Self:
         """Show a stored version."""
-        info = VersionInfo.model_validate(version).model_dump()
+        info = cls.with_readers(version, readers).model_dump()
         return cls(id=version.contract_id, topic=version.topic, **info)
 
 
@@ -126,9 +138,9 @@ class ContractList(BaseModel):
     limit: int
 
     @classmethod
-    def of(cls, page: ContractPage, offset: int, limit: int) -> Self:
+    def of(cls, page: ContractPage, readers: Readers, offset: int, limit: int) -> Self:
         """Show a page."""
-        contracts = tuple(PublishedContract.of(version) for version in page.contracts)
+        contracts = tuple(PublishedContract.of(version, readers) for version in page.contracts)
         return cls(contracts=contracts, total=page.total, offset=offset, limit=limit)
 
 
@@ -141,13 +153,13 @@ class ContractDetail(ContractName):
     versions: tuple[VersionInfo, ...]
 
     @classmethod
-    def of(cls, versions: tuple[ContractVersion, ...]) -> Self:
+    def of(cls, versions: tuple[ContractVersion, ...], readers: Readers) -> Self:
         """Show all versions of one contract; there is at least one."""
         return cls(
             id=versions[0].contract_id,
             topic=versions[0].topic,
             subject=f"{versions[0].topic}-value",
-            versions=tuple(VersionInfo.model_validate(version) for version in versions),
+            versions=tuple(VersionInfo.with_readers(version, readers) for version in versions),
         )
 
 
