@@ -10,6 +10,7 @@ from sqlalchemy import ForeignKey, Text, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from contracts.model import Consumer
+from gateway.storage.ordering import ByCodePoint
 from gateway.storage.tables import Instant, Table
 
 _NOBODY = ""  # no consumer has this id: the agreement to a break that touches nobody who is registered
@@ -80,7 +81,9 @@ class ConsumerStore:
     def of_contracts(self, contract_ids: Sequence[str]) -> tuple[StoredConsumer, ...]:
         """List the consumers of some contracts, by contract and id."""
         query = select(ConsumerRow).where(ConsumerRow.contract_id.in_(contract_ids))
-        rows = self._session.scalars(query.order_by(ConsumerRow.contract_id, ConsumerRow.id))
+        rows = self._session.scalars(
+            query.order_by(ByCodePoint(ConsumerRow.contract_id), ByCodePoint(ConsumerRow.id))
+        )
         return tuple(_stored(row) for row in rows)
 
     def put(self, stored: StoredConsumer) -> None:
@@ -120,7 +123,9 @@ class ConsumerStore:
         query = select(AcknowledgementRow).where(AcknowledgementRow.contract_id == contract_id)
         if candidate is not None:
             query = query.where(AcknowledgementRow.candidate == candidate)
-        rows = self._session.scalars(query.order_by(AcknowledgementRow.at, AcknowledgementRow.consumer))
+        rows = self._session.scalars(
+            query.order_by(AcknowledgementRow.at, ByCodePoint(AcknowledgementRow.consumer))
+        )
         return tuple(
             Acknowledgement(
                 row.contract_id, row.candidate, row.consumer or None, row.agreed_by, row.who, row.at

@@ -15,6 +15,7 @@ from gateway.storage.access import KeyStore, begins_with
 from gateway.storage.audit import AuditStore
 from gateway.storage.consumers import ConsumerStore
 from gateway.storage.lifecycle import LifecycleStore
+from gateway.storage.ordering import ByCodePoint
 from gateway.storage.subject_settings import AssociationStore, SettingStore
 from gateway.storage.subjects import SubjectStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
@@ -208,7 +209,9 @@ class ContractStore:
         current = select(ranked.c.registry_id).where(ranked.c.rank == 1)
         matches = _versions().where(VersionRow.registry_id.in_(current), *_conditions(wanted))
         total = self._session.scalar(select(func.count()).select_from(matches.subquery())) or 0
-        return self._all(matches.order_by(VersionRow.contract_id).offset(offset).limit(limit)), total
+        return self._all(
+            matches.order_by(ByCodePoint(VersionRow.contract_id)).offset(offset).limit(limit)
+        ), total
 
     def _one(self, query: Select[VersionRow, str]) -> ContractVersion | None:
         row = self._session.execute(query).first()
@@ -255,7 +258,7 @@ class ReportStore:
 
     def sums(self) -> tuple[StreamSums, ...]:
         """Give the sums of every stream, by name."""
-        rows = self._session.scalars(select(StreamRow).order_by(StreamRow.stream))
+        rows = self._session.scalars(select(StreamRow).order_by(ByCodePoint(StreamRow.stream)))
         return tuple(_stream_sums(row) for row in rows)
 
     def sums_of(self, stream: str) -> StreamSums | None:

@@ -7,10 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import ConflictError, ContractError, NotFoundError
+from contracts.report import BatchReport
 from gateway.factory import Factory
 from gateway.storage.sql import VersionFilter
 
 MakeContract = Callable[..., bytes]
+MakeReport = Callable[..., BatchReport]
 EVERYTHING = VersionFilter()
 
 
@@ -175,3 +177,15 @@ def test_however_often_versions_are_published_each_is_kept_once(
     versions = registry.versions("hospital.admissions")
     assert sorted(version.number for version in versions) == list(range(1, len(versions) + 1))
     assert len({version.version for version in versions}) == len(versions)
+
+
+def test_lists_have_one_order_on_every_database(
+    factory: Factory, make_contract: MakeContract, make_report: MakeReport
+) -> None:
+    names = ["B", "C-1", "C.1", "C_1", "Z", "a", "b"]
+    for name in reversed(names):
+        factory.registry().publish(make_contract(id=name, topic=name), "c.json")
+        factory.report_book().record(name, make_report(1, stream=name, topic=name))
+    found = factory.registry().contracts(VersionFilter(), offset=2, limit=4).contracts
+    assert [one.contract_id for one in found] == names[2:6]
+    assert [summary.stream for summary in factory.streams().summaries()] == names
