@@ -19,7 +19,7 @@ from contracts.errors import (
     SettingsError,
     Unavailable,
 )
-from contracts.model import Status
+from contracts.model import Consumer, Status
 from gateway.credentials import RegistryCredentials
 
 _TIMEOUT_SECONDS = 30.0
@@ -119,6 +119,20 @@ class RegistryClient:
         listed = _json(answer)["versions"]
         return tuple(
             PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"]) for one in listed
+        )
+
+    def readers(self, contract_id: str) -> tuple[Consumer, ...]:
+        """List the consumers that are registered beside the contract's documents; none for an unknown contract."""
+        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}/consumers")
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            return ()  # also of a registry that knows no consumers yet
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        names = Consumer.model_fields.keys()
+        return tuple(
+            Consumer.model_validate({name: value for name, value in one.items() if name in names})
+            for one in _json(answer)["consumers"]
+            if one["registered_by"] is not None
         )
 
     def fetch(self, contract_id: str, version: str) -> LoadedContract:

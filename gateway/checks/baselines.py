@@ -95,6 +95,7 @@ class RegistryBaseline:
                 for found in published
             ),
             is_published=True,
+            readers=self._client.readers(contract_id) if published else (),
         )
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:  # noqa: ARG002 - of the protocol

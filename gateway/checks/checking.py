@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from contracts.compatibility.compare import compare, compare_all
+from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
 from contracts.compatibility.levels import is_transitive
 from contracts.compatibility.versions import suggested_version
@@ -19,6 +19,7 @@ from gateway.checks.discovery import Candidate
 from gateway.checks.history import ENFORCED, BaseVersion, History
 from gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
 from gateway.checks.shown import printable, shown_path
+from gateway.services.readers import compare_for
 from gateway.services.semver import precedence
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
@@ -101,7 +102,7 @@ def _comparison(
     level = level or base.compatibility
     earlier = history.before(predecessor) if is_transitive(level) else ()
     versions = (base, *(_compiled(version) for version in earlier))
-    newest, *older = compare_all(versions, candidate.contract, level=level)
+    newest, *older = (compare_for(history.readers, one, candidate.contract, level) for one in versions)
     if not older:
         return newest
     findings = {_about(finding): finding for finding in newest.findings}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from contracts.errors import Problem
-from contracts.model import DataContract, Status
+from contracts.model import Consumer, DataContract, Status
 from gateway.checks.results import line_of
 from gateway.services.semver import precedence
 
@@ -30,12 +30,14 @@ class History:
 
     `here` is the one that stood in the candidate's own file. `unreadable` says why what stood there cannot be
     compared. With `is_published` these versions can never change; otherwise they are documents like the candidate.
+    `readers` are the consumers that are registered beside the documents.
     """
 
     versions: tuple[BaseVersion, ...] = ()
     here: BaseVersion | None = None
     unreadable: Problem | None = None
     is_published: bool = False
+    readers: tuple[Consumer, ...] = ()
 
     def same_as(self, fingerprint: str) -> BaseVersion | None:
         """Give the version that says exactly the same, if there is one."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from contracts.compatibility.compare import compare
 from contracts.compatibility.consumers import unacknowledged
 from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
 from contracts.compatibility.levels import is_transitive
@@ -18,6 +15,7 @@ from contracts.fingerprint import fingerprint
 from contracts.model import Compatibility, Consumer, DataContract
 from gateway.confluent.entities import Config
 from gateway.confluent.names import subject_of
+from gateway.services.readers import compare_for
 from gateway.services.schema_compatibility import LENIENT, Earlier, check_compatibility
 from gateway.services.semver import major_of, next_major, precedence
 from gateway.services.subject_contracts import parsed_contract_schema
@@ -136,25 +134,6 @@ def review(stores: Stores, contract: DataContract) -> Review:
     )
 
 
-def all_consumers(document: Iterable[Consumer], apart: Iterable[Consumer]) -> tuple[Consumer, ...]:
-    """Give the consumers of a document and those registered apart; who is both reads and assumes what either says."""
-    consumers = {each.id: each for each in document}
-    for each in apart:
-        known = consumers.get(each.id)
-        consumers[each.id] = each if known is None else _both(known, each)
-    return tuple(consumers.values())
-
-
-def _both(one: Consumer, other: Consumer) -> Consumer:
-    # Who does not say what it reads may read anything.
-    reads = tuple(dict.fromkeys([*one.reads, *other.reads])) if one.reads and other.reads else ()
-    assumed = [each.assumes for each in (one, other) if each.assumes is not None]
-    assumes = (
-        {"allOf": assumed} if len(assumed) > 1 and assumed[0] != assumed[1] else next(iter(assumed), None)
-    )
-    return one.model_copy(update={"reads": reads, "assumes": assumes})
-
-
 def _before(stores: Stores, contract: DataContract) -> tuple[DataContract, ...]:
     """Give the enforced versions of a contract that come before one, highest first."""
     limit = precedence(contract.version)
@@ -168,29 +147,16 @@ def _before(stores: Stores, contract: DataContract) -> tuple[DataContract, ...]:
 def _compared(
     base: DataContract, candidate: DataContract, level: Compatibility, apart: tuple[Consumer, ...]
 ) -> Comparison:
-    """Compare two versions with the same people registered in both: who is registered apart is in no document."""
-    pair = (
-        dump_contract(one.model_copy(update={"consumers": all_consumers(one.consumers, apart)}))
-        for one in (base, candidate)
-    )
-    found = _proven(*pair, level)
-    end = len(candidate.consumers)
-    return replace(found, findings=tuple(_in_document(finding, end) for finding in found.findings))
+    readers = tuple(each.model_dump_json(by_alias=True) for each in apart)
+    return _proven(dump_contract(base), dump_contract(candidate), level, readers)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _proven(base: bytes, candidate: bytes, level: Compatibility) -> Comparison:
+def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[str, ...]) -> Comparison:
     """Compare two documents, once: the proofs are made before the writers' turn and are known in it."""
-    documents = (DataContract.model_validate(json.loads(one)) for one in (base, candidate))
-    return compare(*documents, level=level)
-
-
-def _in_document(finding: Finding, end: int) -> Finding:
-    """Point to no consumer that the candidate's document does not hold."""
-    head, _, index = finding.pointer.rpartition("/")
-    if head != "/consumers" or not index.isdecimal() or int(index) < end:
-        return finding
-    return replace(finding, pointer="/consumers" if end else "")
+    readers = tuple(Consumer.model_validate_json(each) for each in apart)
+    before, after = (DataContract.model_validate_json(one) for one in (base, candidate))
+    return compare_for(readers, before, after, level)
 
 
 def _leniently(

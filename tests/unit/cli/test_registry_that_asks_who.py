@@ -1,0 +1,104 @@
+"""The verbs that ask a registry, against one that listens on a socket and wants to know who asks."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from contracts.model import Consumer
+from gateway.access.keys import Credentials
+from gateway.access.principal import read_grants
+from gateway.app import create_app
+from gateway.factory import Factory
+from gateway.settings import GatewaySettings
+from tests.unit.cli.conftest import Run
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+_END_SECONDS = 30
+
+
+@pytest.fixture
+def settings(settings: GatewaySettings) -> GatewaySettings:
+    return settings.model_copy(update={"access": "on", "key_cache_seconds": 0.0})
+
+
+@pytest.fixture
+def registry(factory: Factory) -> Iterator[str]:
+    """The address of a registry; connections wait in its socket until it serves."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(_END_SECONDS)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def key(factory: Factory) -> Callable[[str], Credentials]:
+    return lambda grant: factory.keys().create("test", read_grants([grant]), "cli:test")
+
+
+def test_without_a_key_it_is_said_how_to_present_one(tidegate: Run, contract: Path, registry: str) -> None:
+    for verb in ("publish", "check"):
+        ran = tidegate(verb, contract, "--registry", registry)
+        assert ran.returncode == 2
+        assert b"TIDEGATE_REGISTRY_TOKEN" in ran.stderr
+
+
+@pytest.mark.parametrize("presented", ["token", "user"])
+def test_a_producer_publishes_and_a_viewer_checks(
+    tidegate: Run,
+    contract: Path,
+    registry: str,
+    key: Callable[[str], Credentials],
+    monkeypatch: pytest.MonkeyPatch,
+    presented: str,
+) -> None:
+    def present(made: Credentials) -> None:
+        if presented == "token":
+            monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", made.token)
+        else:
+            monkeypatch.setenv("TIDEGATE_REGISTRY_USER", made.key_id)
+            monkeypatch.setenv("TIDEGATE_REGISTRY_PASSWORD", made.secret)
+
+    present(key("viewer:hospital."))
+    refused = tidegate("publish", contract, "--registry", registry)
+    assert refused.returncode == 2
+    assert b"needs the role producer" in refused.stderr.replace(b"\n", b" ")
+    present(key("producer:hospital."))
+    assert tidegate("publish", contract, "--registry", registry).returncode == 0
+    present(key("viewer:hospital."))
+    assert tidegate("check", contract, "--registry", registry).returncode == 0
+
+
+def test_check_names_the_consumers_that_only_the_registry_knows(
+    tidegate: Run,
+    contract: Path,
+    registry: str,
+    factory: Factory,
+    key: Callable[[str], Credentials],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", key("producer:hospital.").token)
+    tidegate("publish", contract, "--registry", registry)
+    for name, field in (("aged", "/age"), ("warded", "/ward")):
+        factory.consumers().register("hospital.admissions", Consumer(id=name, reads=(field,)))
+    text = contract.read_text().replace("1.2.0", "1.3.0")
+    contract.write_text(text.replace("age: {type: integer}", "age: {type: integer, minimum: 0}"))
+
+    checked = tidegate("check", contract, "--registry", registry, "--format", "json")
+    assert checked.returncode == 1
+    assert b'"affected": [\n        "aged"\n      ]' in checked.stdout
+    assert b'"unaffected": [\n        "warded"\n      ]' in checked.stdout
+    assert b"consumer.removed" not in checked.stdout
+    published = tidegate("publish", contract, "--registry", registry)
+    assert published.returncode == 1
+    assert b"have aged acknowledge the candidate" in b" ".join(published.stderr.split())
