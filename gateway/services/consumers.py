@@ -77,7 +77,7 @@ class ConsumerBook:
             _check(consumer, _current(stores, contract_id))
             if known is not None:
                 _require_approver(by, subject)
-                stores.consumers.withdraw(contract_id, consumer.id)
+            stores.consumers.withdraw(contract_id, consumer.id)  # also of one that only the document named
             stores.consumers.put(stored)
             action = "contract.consumer-registered" if known is None else "contract.consumer-changed"
             before = None if known is None else _hash(known.consumer)
