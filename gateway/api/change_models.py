@@ -19,13 +19,13 @@ _CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
 _FINDING: dict[str, Any] = {
     "severity": "breaking",
     "code": "schema.minimum-raised",
-    "sentence": "minimum 0 is now 18",
+    "sentence": "`minimum` of `/age` went from 0 to 18; a record that the old schema accepts breaks it",
     "pointer": "/schema/definition/properties/age/minimum",
     "base_pointer": "/schema/definition/properties/age/minimum",
     "field": "/age",
     "outcome": "refuted",
     "direction": "backward",
-    "counterexample": {"text": '{"admission_id":"","age":0}', "avro_base64": None},
+    "counterexample": {"text": '{"age":0,"admission_id":""}', "avro_base64": None},
     "consumers": ["age-report"],
 }
 _CHANGE: dict[str, Any] = {
@@ -242,7 +242,9 @@ class AgreementRequest(BaseModel):
         description="Fingerprint of the candidate, as the refusal gives it.",
     )
     version: str | None = Field(default=None, description="Instead: the version of a draft.")
-    by: str | None = Field(default=None, max_length=200, description="The person who agreed.")
+    by: str | None = Field(
+        default=None, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="The person who agreed."
+    )
 
     @model_validator(mode="after")
     def _names_one_of_each(self) -> Self:

@@ -29,11 +29,11 @@ def compare_for(
 ) -> Comparison:
     """Compare two versions for those who are registered apart as well: they came and went with neither document.
 
-    Pointers of findings lead into the candidate as it is written. Raises ContractError for a schema that is none.
+    Pointers of findings lead into both documents as they are written. Raises ContractError for a schema that is none.
     """
     found = compare(with_consumers(base, apart), with_consumers(candidate, apart), level=level)
-    end = len(candidate.consumers)
-    return replace(found, findings=tuple(_in_document(finding, end) for finding in found.findings))
+    ends = len(candidate.consumers), len(base.consumers)
+    return replace(found, findings=tuple(_in_documents(finding, *ends) for finding in found.findings))
 
 
 def _both(one: Consumer, other: Consumer) -> Consumer:
@@ -46,9 +46,17 @@ def _both(one: Consumer, other: Consumer) -> Consumer:
     return one.model_copy(update={"reads": reads, "assumes": assumes})
 
 
-def _in_document(finding: Finding, end: int) -> Finding:
-    """Point to no consumer that the candidate's document does not hold."""
-    head, _, index = finding.pointer.rpartition("/")
+def _in_documents(finding: Finding, end: int, base_end: int) -> Finding:
+    """Point to no consumer that the documents do not hold."""
+    return replace(
+        finding,
+        pointer=_before(finding.pointer, end),
+        base_pointer=_before(finding.base_pointer, base_end),
+    )
+
+
+def _before(pointer: str, end: int) -> str:
+    head, _, index = pointer.rpartition("/")
     if head != "/consumers" or not index.isdecimal() or int(index) < end:
-        return finding
-    return replace(finding, pointer="/consumers" if end else "")
+        return pointer
+    return head if end else ""

@@ -194,8 +194,8 @@ def test_what_is_assumed_and_no_longer_sure_breaks_its_consumer(
     found = [
         one for one in change["comparisons"][0]["findings"] if one["code"] == "consumer.assumption-broken"
     ]
-    assert [(one["severity"], one["consumers"], one["pointer"]) for one in found] == [
-        ("breaking", ["aged"], "")
+    assert [(one["severity"], one["consumers"], one["pointer"], one["base_pointer"]) for one in found] == [
+        ("breaking", ["aged"], "", "")
     ]
 
 
@@ -240,6 +240,7 @@ def test_a_dry_run_says_the_same_and_keeps_nothing(client: Any, publish: Callabl
         ({"consumer": "aged", "breaking": True, "version": "1.2.0"}, 422, "the body is no acknowledgement"),
         ({"version": "1.2.0"}, 422, "the body is no acknowledgement"),
         ({"consumer": "aged", "candidate": "x"}, 422, "the body is no acknowledgement"),
+        ({"consumer": "aged", "candidate": "0" * 64, "by": "a\0"}, 422, "the body is no acknowledgement"),
     ],
 )
 def test_an_agreement_to_nothing_is_refused_with_what_to_do(
