@@ -9,6 +9,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
+from pydantic import ValidationError
 
 from contracts.document import LoadedContract, dump_contract, parse_contract
 from contracts.errors import (
@@ -129,11 +130,16 @@ class RegistryClient:
         if answer.status_code != HTTPStatus.OK:
             raise self._error(answer)
         names = Consumer.model_fields.keys()
-        return tuple(
-            Consumer.model_validate({name: value for name, value in one.items() if name in names})
-            for one in _json(answer)["consumers"]
-            if one["registered_by"] is not None
-        )
+        apart = (one for one in _json(answer).get("consumers", ()) if one["registered_by"] is not None)
+        try:
+            return tuple(
+                Consumer.model_validate({name: value for name, value in one.items() if name in names})
+                for one in apart
+            )
+        except ValidationError as error:
+            raise SettingsError(
+                f"{self.url} keeps a consumer that cannot be read here; is it a newer Tidegate?"
+            ) from error
 
     def fetch(self, contract_id: str, version: str) -> LoadedContract:
         """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
