@@ -22,6 +22,7 @@ from gateway.storage.database import Database
 _BINARIES = Path("/usr/lib/postgresql")
 _TEMPLATE = "tidegate_template"
 _USERS = ("postgres", "nobody")
+_ROOM_BYTES = 1 << 30
 # Nothing here has to survive the machine; what has to survive is a killed gateway.
 _QUICK = "-F -c full_page_writes=off -c shared_buffers=32MB -c max_connections=300 -c autovacuum=off"
 # The shell waits for its standard input to end, however the tests end, and then stops the server.
@@ -45,7 +46,7 @@ class Postgresql:
     def running(cls) -> Iterator[Self]:
         """Start a server whose text sorts as people sort it, so that a forgotten COLLATE shows. Debian's binaries."""
         binaries = _newest_binaries()
-        folder = Path(tempfile.mkdtemp(prefix="tidegate-pg-"))
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-pg-", dir=_memory()))
         as_user = _unprivileged(folder)
         try:
             subprocess.run(
@@ -110,3 +111,10 @@ def _unprivileged(folder: Path) -> dict[str, object]:
     user = next(users[name] for name in _USERS if name in users)
     os.chown(folder, user.pw_uid, user.pw_gid)
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _memory() -> Path | None:
+    """Give a folder that is kept in memory, where there is one with room: a database is made in a third of the time."""
+    folder = Path("/dev/shm")  # noqa: S108 - what is made in it belongs to the server's user alone
+    is_roomy = folder.is_dir() and shutil.disk_usage(folder).free > _ROOM_BYTES
+    return folder if is_roomy and os.access(folder, os.W_OK) else None
