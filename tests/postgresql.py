@@ -25,10 +25,14 @@ _USERS = ("postgres", "nobody")
 _ROOM_BYTES = 1 << 30
 # Nothing here has to survive the machine; what has to survive is a killed gateway.
 _QUICK = "-F -c full_page_writes=off -c shared_buffers=32MB -c max_connections=300 -c autovacuum=off"
-# The shell waits for its standard input to end, however the tests end, and then stops the server.
+# The shell waits for its standard input to end, however the tests end; then it stops the server and removes it.
 _UNTIL_THE_PIPE_CLOSES = f"""
-"$0" start --wait --silent --pgdata "$1/data" --log "$1/log" --options "-k $1 -h '' {_QUICK}" && echo ready && read -r _
-"$0" stop --silent --pgdata "$1/data" --mode immediate
+if "$0" start --wait --silent --pgdata "$1/data" --log "$1/log" --options "-k $1 -h '' {_QUICK}"; then
+  echo ready
+  read -r _
+  "$0" stop --silent --pgdata "$1/data" --mode fast
+  rm -rf "$1"
+fi
 """
 
 
@@ -56,7 +60,7 @@ class Postgresql:
             )  # fmt: skip
             with subprocess.Popen(
                 ["sh", "-c", _UNTIL_THE_PIPE_CLOSES, binaries / "pg_ctl", folder],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, **as_user,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, **as_user,
             ) as process:  # fmt: skip
                 assert process.stdin is not None
                 assert process.stdout is not None
