@@ -128,7 +128,7 @@ class EnforcementPlan:
         if self._acceptance is None:
             yield from self._format.unsound(records, self._rules.hold)
             return
-        for block in self._acceptance.blocks(records):
+        for block in self._acceptance.blocks(records, with_rows=False):
             for position, value, may_change in block.others:
                 yield block.start + position, decode_value(value, may_change=may_change)
 
@@ -136,7 +136,7 @@ class EnforcementPlan:
         """Judge, and fill the columns from typed rows; of the few that are none, from their records."""
         assert self._acceptance is not None  # noqa: S101 - narrows for the type checker
         columns = AcceptedRows(self._columns, self._readers)
-        for block in self._acceptance.blocks(payloads(values, self.contract.framing)):
+        for block in self._acceptance.blocks(payloads(values, self.contract.framing), with_rows=True):
             written: dict[int, Any] = {}
             for position, value, may_change in block.others:
                 record = decode_value(value, may_change=may_change)

@@ -22,6 +22,9 @@ BLOCK_RECORDS: Final = 1_000
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
 """Begins the escape of every separator; of other characters too, which then are looked at by others."""
+_REFUSALS: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+"""What the decoder raises for what is no such record: a null and nesting without end among it."""
+
 Reader = Callable[[list[Any]], list[Any]]
 """Gives the value of one column for each row."""
 
@@ -30,7 +33,7 @@ Reader = Callable[[list[Any]], list[Any]]
 class Block:
     """Some records in a row, beginning with record `start` of the batch.
 
-    `rows` has a row for each: its own, if the record is accepted, else one of nulls. `others` are those that are not
+    `rows` has a row for each, if rows are asked for: its own, if the record is accepted, else one of nulls. `others` are those that are not
     accepted, and of which nothing is known: position in the block, value, and whether its numbers need a look.
     """
 
@@ -60,12 +63,12 @@ class Acceptance:
         self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
         self._nulls = row.type(**{member.attribute: None for member in row.members.values()})
 
-    def blocks(self, values: pa.Array) -> Iterator[Block]:
+    def blocks(self, values: pa.Array, *, with_rows: bool) -> Iterator[Block]:
         """Take the values, an array of binary or large_binary, block by block. Never raises on any value."""
         may_change = may_change_numbers(values)
         for start in range(0, len(values), BLOCK_RECORDS):
             part = values.slice(start, BLOCK_RECORDS)
-            yield self._block(start, part, may_change[start : start + BLOCK_RECORDS])
+            yield self._block(start, part, may_change[start : start + BLOCK_RECORDS], with_rows=with_rows)
 
     def reader(self, path: Path) -> Reader:
         """Make the function that reads the values at a path from rows, null where there is none."""
@@ -88,20 +91,10 @@ class Acceptance:
 
         return read_all
 
-    def _block(self, start: int, part: pa.Array, may_change: list[bool]) -> Block:
-        decode, text_of = self._decode, self._text_of
+    def _block(self, start: int, part: pa.Array, may_change: list[bool], *, with_rows: bool) -> Block:
         values = part.to_pylist()
         rows: list[Any] = []
-        texts: list[str | None] = []
-        # Nearly all records pass here: what can be asked of a whole block is asked afterwards.
-        for value in values:
-            try:
-                row = decode(value)
-                texts.append(text_of(row))
-                rows.append(row)
-            except (msgspec.MsgspecError, ValueError, TypeError, RecursionError):
-                texts.append(None)
-                rows.append(None)
+        texts = self._texts_and_rows(values, rows) if with_rows else self._texts(values)
         for position in _doubtful(part, values, may_change):
             texts[position] = None
         for position in self._misfits(texts, 0):
@@ -111,9 +104,38 @@ class Acceptance:
                 if texts[position] is not None and not self._holds(value):
                     texts[position] = None
         others = [(at, values[at], may_change[at]) for at, text in enumerate(texts) if text is None]
-        for position, _, _ in others:
-            rows[position] = self._nulls
+        if with_rows:
+            for position, _, _ in others:
+                rows[position] = self._nulls
         return Block(start, rows, others)
+
+    def _texts(self, values: list[bytes | None]) -> list[str | None]:
+        """Give the texts of each value, None for what is not accepted.
+
+        The loop that nearly all records pass: what can be asked of a whole block is asked afterwards.
+        """
+        decode, text_of = self._decode, self._text_of
+        texts: list[str | None] = []
+        for value in values:
+            try:
+                texts.append(text_of(decode(value)))  # type: ignore[arg-type] # a null raises
+            except _REFUSALS:
+                texts.append(None)
+        return texts
+
+    def _texts_and_rows(self, values: list[bytes | None], rows: list[Any]) -> list[str | None]:
+        """Give the same, and add the row of each to `rows`, None where there is none."""
+        decode, text_of = self._decode, self._text_of
+        texts: list[str | None] = []
+        for value in values:
+            try:
+                row = decode(value)  # type: ignore[arg-type] # the same
+                texts.append(text_of(row))
+                rows.append(row)
+            except _REFUSALS:
+                texts.append(None)
+                rows.append(None)
+        return texts
 
     def _holds(self, value: bytes) -> bool:
         """Ask the rules about whole records, which want the record as it is decoded."""

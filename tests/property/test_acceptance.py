@@ -215,7 +215,7 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
         data.draw(texts_near(data.draw(records_of(schema)))) for _ in range(data.draw(st.integers(1, 6)))
     ]
     exact = [plan.explain(value).disposition is Disposition.ACCEPTED for value in values]
-    (block,) = acceptance.blocks(pa.array(values, pa.binary()))
+    (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
     refused = {position for position, _, _ in block.others}
     accepted = [position not in refused for position in range(len(values))]
     assert [
@@ -247,7 +247,7 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
         None,
         b'{"p": 0, "q": "b"}',
     ]
-    (block,) = acceptance.blocks(pa.array(values, pa.binary()))
+    (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
     assert [position for position, _, _ in block.others] == [2, 3, 4]
 
 
