@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from contracts.compatibility.json_schema.facts import Facts
 from contracts.compatibility.json_schema.nodes import (
@@ -50,6 +50,29 @@ class Branch:
                 # A leaf holds for every value of another type.
                 mask &= concerns(leaf)
         return mask
+
+    @cached_property
+    def listed(self) -> list[Any]:
+        """Give the values that are left of those that leaves list; none when no leaf lists any."""
+        if not self.facts.values:
+            return []
+        first, *others = self.facts.values
+        gone = [leaf.by_key for leaf in self.broken.values() if isinstance(leaf, OneValue)]
+        return [
+            value
+            for key, value in first.by_key.items()
+            if all(key in other.by_key for other in others) and not any(key in each for each in gone)
+        ]
+
+    @cached_property
+    def weight(self) -> int:
+        """Give how many steps one look at the branch counts as."""
+        return 1 + (len(self.facts.leaves) + 4 * len(self.broken) + len(self.asserted)) // 128
+
+    @property
+    def core(self) -> Branch:
+        """What is known already, without what is left to choose."""
+        return Branch(self.facts, self.broken, (), self.asserted)
 
     def without(self, clause: Clause) -> Branch:
         """Give the branch with one choice less."""

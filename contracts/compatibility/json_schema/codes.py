@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -131,9 +132,12 @@ class _Change:
     sentence: str
 
 
-def difference(gap: Gap, counterexample: Counterexample | None) -> Difference:
-    """Say what a gap is; it is refuted exactly when there is a counterexample."""
-    change = _change(gap)
+def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample | None) -> Difference:
+    """Say what a gap is; it is refuted exactly when there is a counterexample.
+
+    `known` is what the old schema says of the place, its choices made as far as they are forced.
+    """
+    change = _change(gap, known)
     at = gap.situation
     before = change.before
     if counterexample is not None:
@@ -156,14 +160,14 @@ def difference(gap: Gap, counterexample: Counterexample | None) -> Difference:
     )
 
 
-def _change(gap: Gap) -> _Change:
+def _change(gap: Gap, known: Sequence[Node]) -> _Change:
     at, target = gap.situation, gap.target
     if is_false(target):
         return _closed(at, target)
     if isinstance(target, Property | Matching | Additional | ItemAt | ItemsFrom):
         return _constrained(at, target)
     keyword = target.place.keyword
-    before = _before(target, at.holding)
+    before = _before(target, (*at.holding, *known))
     code = _code(target, keyword, before)
     return _Change(code, keyword, target.place.pointer, before, _sentence(at, target, before))
 
@@ -186,7 +190,8 @@ def _closed(at: Situation, target: Node) -> _Change:
     if at.is_declared and at.field[-1] != "*":
         sentence = f"the property {where} is not allowed any more"
         return _Change("schema.property-removed", keyword, pointer, None, sentence)
-    sentence = f"properties that are not declared, at {where}, are not allowed any more"
+    which = f"match {_shown(via.pattern)}" if isinstance(via, Matching) else "are not declared"
+    sentence = f"properties that {which}, at {where}, are not allowed any more"
     return _Change("schema.property-closed", keyword, pointer, None, sentence)
 
 
@@ -225,6 +230,8 @@ def _before(target: Node, holding: tuple[Node, ...]) -> Node | None:
 def _code(target: Node, keyword: str, before: Node | None) -> str:
     if keyword in _FIXED:
         return _FIXED[keyword]
+    if not keyword:
+        return "schema.undecided"
     name = _NAMES.get(keyword) or re.sub("([A-Z])", lambda match: f"-{match[1].lower()}", keyword)
     return f"schema.{name}-{_verb(target, keyword, before)}"
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from functools import cached_property
 from typing import Any, Final
 
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT3, specification_with
 
-from contracts.compatibility.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
-from contracts.compatibility.json_schema.document import Spot, Survey
+from contracts.compatibility.json_schema.dialect import FORMATS, KEYWORDS, METASCHEMAS, Dialect, dialect_of
+from contracts.compatibility.json_schema.document import Spot, Survey, refers, without_annotations
 from contracts.compatibility.json_schema.keywords import HANDLERS
 from contracts.compatibility.json_schema.nodes import (
     Additional,
@@ -18,17 +19,20 @@ from contracts.compatibility.json_schema.nodes import (
     AnyOf,
     Definition,
     Interner,
+    ItemAt,
     ItemsFrom,
     Node,
     Not,
+    OneValue,
     Opaque,
     Place,
+    Property,
     Reference,
     Required,
     Side,
     TypeIs,
 )
-from contracts.compatibility.json_schema.values import ANYTHING, shape_of
+from contracts.compatibility.json_schema.values import ANYTHING, key_of, shape_of
 from contracts.source import escape
 
 MAX_DEPTH: Final = 110
@@ -52,8 +56,7 @@ class Compiler:
         self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
         self.keywords = KEYWORDS[self.dialect or Dialect.DRAFT202012]
         self._known: dict[int, Definition] = {}
-        self._schemas = Survey(document)
-        self._own: tuple[Any, ...] | None = None
+        self._schemas = Survey(document, self.dialect)
         self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
         self.has_references = False
 
@@ -105,8 +108,9 @@ class Compiler:
     # Connectives.
 
     def place(self, spot: Spot, keyword: str) -> Place:
-        """Give the place of a keyword."""
-        return Place(self.side, f"{spot.pointer}/{escape(keyword)}", keyword, spot.schema.get(keyword))
+        """Give the place of a keyword; the schema around it where it stands for one that is not written."""
+        pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
+        return Place(self.side, pointer, keyword, spot.schema.get(keyword))
 
     def true(self, place: Place) -> Node:
         """Build what accepts everything."""
@@ -146,19 +150,38 @@ class Compiler:
         return Not(self.number("not", node.id), node.place, node)
 
     def opaque(self, spot: Spot, keyword: str, concerns: int) -> Node:
-        """Build what is not looked into, equal only to the same place of the same document."""
-        if self._own is None:
-            self._own = shape_of(self._document)
-        number = self.number("opaque", self._own, spot.pointer, keyword)
-        return Opaque(
-            number,
-            self.place(spot, keyword) if isinstance(spot.schema, dict) else Place(self.side, spot.pointer),
-            concerns,
-        )
+        """Build what is not looked into, equal only to the same place of the same document.
+
+        Where the schema refers to nothing, it says the same in every document.
+        """
+        is_schema = isinstance(spot.schema, dict)
+        if is_schema and not refers(spot.schema):
+            form: tuple[Hashable, ...] = (self.dialect, shape_of(without_annotations(spot.schema)), keyword)
+        else:
+            form = (self.own_shape, spot.pointer, keyword)
+        place = self.place(spot, keyword) if is_schema else Place(self.side, spot.pointer)
+        return Opaque(self.number("opaque", *form), place, concerns)
+
+    @cached_property
+    def own_shape(self) -> Hashable:
+        """What only the same document has, annotations left out."""
+        return shape_of(without_annotations(self._document))
+
+    def outside(self, spot: Spot, keyword: str) -> Node:
+        """Build what a reference says that is not followed; the published meta-schemas say the same everywhere."""
+        reference = spot.schema[keyword].rstrip("#")
+        if keyword == "$ref" and reference in METASCHEMAS and not self._schemas.has_dynamic_anchors:
+            return Opaque(self.number("outside", reference), self.place(spot, keyword), ANYTHING)
+        return self.opaque(spot, keyword, ANYTHING)
 
     def type_is(self, place: Place, mask: int) -> Node:
         """Build a test for types."""
         return TypeIs(self.number("type", mask), place, mask)
+
+    def values(self, place: Place, values: Iterable[Any]) -> Node:
+        """Build a test for a list of values; one that is listed twice counts once."""
+        by_key = {key_of(value): value for value in values}
+        return OneValue(self.number("values", frozenset(by_key)), place, by_key)
 
     def required_name(self, place: Place, name: str) -> Node:
         """Build a test for the presence of a property."""
@@ -167,6 +190,14 @@ class Compiler:
     def items_from(self, place: Place, index: int, schema: Node) -> Node:
         """Build a test for all items from an index on."""
         return ItemsFrom(self.number("items", index, schema.id), place, index, schema)
+
+    def item_at(self, place: Place, index: int, schema: Node) -> Node:
+        """Build a test for one item."""
+        return ItemAt(self.number("item", index, schema.id), place, index, schema)
+
+    def property(self, place: Place, name: str, schema: Node) -> Node:
+        """Build a test for one property."""
+        return Property(self.number("property", name, schema.id), place, name, schema)
 
     def additional(
         self, place: Place, names: frozenset[str], patterns: tuple[str, ...], schema: Node

@@ -9,13 +9,11 @@ from contracts.compatibility.json_schema.dialect import Dialect
 from contracts.compatibility.json_schema.document import Spot
 from contracts.compatibility.json_schema.nodes import (
     Contains,
-    ItemAt,
     ItemCount,
     Matching,
     Names,
     Node,
     Place,
-    Property,
     PropertyCount,
     UniqueItems,
 )
@@ -41,8 +39,7 @@ def _unique_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 def _prefix_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     items = [
-        ItemAt(compiler.number("item", index, item.id), item.place, index, item)
-        for index, item in enumerate(compiler.each(spot, keyword))
+        compiler.item_at(item.place, index, item) for index, item in enumerate(compiler.each(spot, keyword))
     ]
     return compiler.all(place, items)
 
@@ -108,7 +105,7 @@ def _properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 def _property(compiler: Compiler, name: str, schema: Node) -> Node:
-    return Property(compiler.number("property", name, schema.id), schema.place, name, schema)
+    return compiler.property(schema.place, name, schema)
 
 
 def _pattern_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:

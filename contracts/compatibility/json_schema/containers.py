@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _MAX_POSITIONS: Final = 64
 _MAX_PATTERNS: Final = 6
 _MAX_EXCLUDED: Final = 20
+_MAX_LISTED: Final = 300
 
 
 # Objects.
@@ -175,6 +176,7 @@ class _Regions:
         self._broken = () if isinstance(leaf, Names) else (leaf.schema,)
         self._misnamed = (leaf.schema,) if isinstance(leaf, Names) else ()
         self._matched = {leaf.pattern} if isinstance(leaf, Matching) else set()
+        self._spared = sorted(leaf.names) if isinstance(leaf, Additional) else []
         self._unmatched = set(leaf.patterns) if isinstance(leaf, Additional) else set()
         patterns = [each.pattern for each in facts.matching]
         patterns += [pattern for each in facts.additional for pattern in each.patterns]
@@ -216,18 +218,15 @@ class _Regions:
         return PropertyPlace(None, holding, self._broken, named, misnamed)
 
     def _declared(self, matched: frozenset[str]) -> Iterator[Node]:
-        """Give the declared names: they are no part of a region."""
-        if not matched:
+        """Give the declared names: they are no part of a region. Without patterns and `propertyNames` that is idle."""
+        if not matched and not self._facts.names:
             return
-        names = [
-            name
-            for name in explicit_names(self._facts)
-            if all(matches(each, name) is not False for each in matched)
-        ]
-        if 0 < len(names) <= _MAX_EXCLUDED:
-            keys = frozenset(key_of(name) for name in names)
-            number = self._prover.interner.id_of("values", keys)
-            yield OneValue(number, Place(Side.NEW, ""), tuple(names), keys)
+        declared = dict.fromkeys((*explicit_names(self._facts), *self._spared))
+        names = [name for name in declared if all(matches(each, name) is not False for each in matched)]
+        if 0 < len(names) <= (_MAX_EXCLUDED if matched else _MAX_LISTED):
+            by_key = {key_of(name): name for name in names}
+            number = self._prover.interner.id_of("values", frozenset(by_key))
+            yield OneValue(number, Place(Side.NEW, ""), by_key)
 
 
 # Arrays.
@@ -287,6 +286,8 @@ class _Array:
         for each in self._facts.contains:
             if each.is_lower:
                 self._count.at_least(each.limit)
+        if self._facts.is_unique and not self._facts.regular_from:
+            self._limit_by_values()
         indexes = [*(index + 1 for index in self._broken.single), *(each.index for each in self._broken.rest)]
         self._regular = max([self._facts.regular_from, *indexes])
         """From this index on, all items are alike."""
@@ -308,6 +309,12 @@ class _Array:
             or any(self._miscounts(each, holds=False) for each in self._broken.contains)
             or self._cannot_repeat()
         )
+
+    def _limit_by_values(self) -> None:
+        """Where items come from a list and none comes twice, there are no more than the list is long."""
+        base = self._prover.base({node.id: node for node in self._facts.at(0)})
+        if base is not None and base.facts.values:
+            self._count.at_most(len(base.listed))
 
     def _positions(self, first: int = 0) -> range:
         """Give the indexes that an item may have; the last stands for all that follow."""

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
 from contracts.compatibility.inclusion import Counterexample
 from contracts.compatibility.json_schema.candidates import Maker
-from contracts.compatibility.json_schema.gaps import Gap, Step
+from contracts.compatibility.json_schema.gaps import LEADING, Gap, Step
+from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Node
 from contracts.compatibility.json_schema.values import exceeds, text_of
+from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.record import MAX_DEPTH, decode_exactly
 from contracts.verdict import Violation
 
 _MAX_TRIES: Final = 120
 MAX_CHECKS: Final = 400
+_MAX_JUDGED: Final = 20_000
 _MAX_PARTS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One of the two schemas: compiled for the judge, as a formula, and which documents are judged in bounded time."""
+
+    judge: JsonSchemaFormat
+    node: Node
+    work: Work
 
 
 class Refuter:
     """Looks for documents that the old schema accepts and the new one refuses."""
 
-    def __init__(
-        self, old: JsonSchemaFormat, new: JsonSchemaFormat, maker: Maker, whole: tuple[Node, Node]
-    ) -> None:
+    def __init__(self, old: Judged, new: Judged, maker: Maker) -> None:
         self._old = old
         self._new = new
         self._maker = maker
-        self._whole = whole
+        self._left = _MAX_JUDGED
         self._general: list[Any] | None = None
 
     def refute(self, gap: Gap, checks: int = MAX_CHECKS) -> Counterexample | None:
@@ -55,26 +66,22 @@ class Refuter:
         """Shrink a document, and judge its very text once more."""
         for candidate in (self._shrunk(document, pointer, checks), document):
             text = text_of(candidate)
-            record = decode_exactly(text.encode(errors="replace"))
-            if (
-                not isinstance(record, Violation)
-                and self._old.is_valid(record)
-                and not self._new.is_valid(record)
-            ):
+            if self._tells_apart(decode_exactly(text.encode(errors="replace"))):
                 return Counterexample(text)
         return None
 
     def _any_documents(self) -> list[Any]:
         if self._general is None:
-            old, new = self._whole
-            self._general = self._maker.values((old,), (new,), 0, 40)
+            self._general = self._maker.values((self._old.node,), (self._new.node,), 0, 40)
         return self._general
 
     # Making.
 
     def _documents(self, gap: Gap) -> Iterator[Any]:
         at = gap.situation
-        inner = self._maker.values(at.holding, (*at.broken, gap.target), len(at.steps), 12)
+        # A place that was free is in the gap as the leaf that leads there.
+        broken = gap.target.schema if gap.target is at.via and isinstance(gap.target, LEADING) else gap.target
+        inner = self._maker.values(at.holding, (*at.broken, broken), len(at.steps), 12)
         yield from self._wrapped(inner, at.steps)
 
     def _wrapped(self, values: list[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
@@ -88,34 +95,40 @@ class Refuter:
             yield from self._wrapped(containers, tuple(outer))
 
     def _containers(self, step: Step, value: Any, depth: int) -> Iterator[Any]:
-        branches = self._maker.branches(step.holding, step.broken, depth)
-        for branch in branches:
+        for branch in self._maker.branches(step.holding, step.broken, depth):
             if isinstance(step.key, int):
-                yield from islice(self._maker.arrays(branch, depth, {step.key: value}), 3)
+                yield from islice(arrays(self._maker, branch, depth, {step.key: value}), 3)
                 continue
             names = (
                 [step.key] if step.key is not None else self._maker.names(step.place) if step.place else []
             )
             for name in names[:3]:
-                yield from islice(self._maker.objects(branch, depth, {name: value}), 3)
+                yield from islice(objects(self._maker, branch, depth, {name: value}), 3)
 
     # Judging.
 
     def _separates(self, document: Any, pointer: str | None) -> bool:
         """Whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
-        if exceeds(document, MAX_DEPTH, _MAX_PARTS):
+        self._left -= 1
+        if self._left < 0 or exceeds(document, MAX_DEPTH, _MAX_PARTS):
             return False
         record = document
         if _holds_decimal(document):
             record = decode_exactly(text_of(document).encode(errors="replace"))
-        if isinstance(record, Violation) or not self._old.is_valid(record) or self._new.is_valid(record):
+        if not self._tells_apart(record):
             return False
-        return pointer is None or any(_is_near(pointer, refused) for refused in self._new.refusing(record))
+        return pointer is None or any(_is_near(pointer, each) for each in self._new.judge.refusing(record))
+
+    def _tells_apart(self, record: Any) -> bool:
+        if isinstance(record, Violation):
+            return False
+        if not self._old.work.is_bounded(record) or not self._new.work.is_bounded(record):
+            return False
+        return self._old.judge.is_valid(record) and not self._new.judge.is_valid(record)
 
     # Shrinking.
 
     def _shrunk(self, document: Any, pointer: str | None, checks: int) -> Any:
-        weight = _weight(document)
         changed = True
         while changed:
             changed = False
@@ -123,8 +136,8 @@ class Refuter:
                 checks -= 1
                 if checks < 0:
                     return document
-                if self._separates(smaller, pointer) and _weight(smaller) < weight:
-                    document, weight, changed = smaller, _weight(smaller), True
+                if self._separates(smaller, pointer):
+                    document, changed = smaller, True
                     break
         return document
 
@@ -153,35 +166,41 @@ _PLAIN: Final = frozenset('0123456789aefnlrstu{}[],:".')
 
 
 def _smaller(value: Any) -> Iterator[Any]:
-    """Give simpler values: parts left out, then parts made simpler, then the simplest values there are."""
+    """Give lighter values: parts left out, then parts made lighter, then the simplest values there are."""
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, dict):
         yield from _smaller_objects(value)
     elif isinstance(value, list):
-        yield []
+        yield from ([] for _ in value[:1])
         for index in range(len(value)):
             yield value[:index] + value[index + 1 :]
         for index, item in enumerate(value):
-            yield from ([*value[:index], simpler, *value[index + 1 :]] for simpler in _smaller(item))
-    elif isinstance(value, str):
+            yield from ([*value[:index], lighter, *value[index + 1 :]] for lighter in _smaller(item))
+    weight = _weight(value)
+    yield from (each for each in _simpler(value) if _weight(each) < weight)
+
+
+def _simpler(value: Any) -> Iterator[Any]:
+    if isinstance(value, str):
         yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
-    else:
-        yield from (0, 1, -1, 2)
+    elif isinstance(value, int | float | Decimal):
+        yield from (0, 1, 2, -1)
         yield from _rounder(Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
-    yield from (0, None, "", {}, [])
+    yield from (0, "", {}, [], None)
 
 
 def _smaller_objects(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield {}
     names = list(value)
+    if names:
+        yield {}
     if len(names) > _MANY:
         for part in (names[::2], names[1::2], names[: len(names) // 2], names[len(names) // 2 :]):
             yield {name: value[name] for name in part}
     for name in names:
         yield {each: member for each, member in value.items() if each != name}
     for name, member in value.items():
-        yield from ({**value, name: simpler} for simpler in _smaller(member))
+        yield from ({**value, name: lighter} for lighter in _smaller(member))
 
 
 def _rounder(number: Decimal) -> Iterator[Any]:

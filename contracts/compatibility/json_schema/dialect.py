@@ -33,6 +33,8 @@ _URIS: Final = {
     Dialect.DRAFT202012: "https://json-schema.org/draft/2020-12/schema",
 }
 _BY_URI: Final = {uri.rstrip("#"): dialect for dialect, uri in _URIS.items()}
+METASCHEMAS: Final = frozenset(_BY_URI)
+"""The URIs of the published meta-schemas, without an empty fragment."""
 
 _EVERYWHERE: Final = (
     frozenset(

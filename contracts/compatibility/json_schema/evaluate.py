@@ -93,7 +93,7 @@ def _fits(value: Any, node: Node, look: _Look) -> bool | None:
 
 def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
     if isinstance(node, OneValue):
-        return key_of(value) in node.keys
+        return key_of(value) in node.by_key
     if isinstance(node, TypeIs):
         return _type(value, node.mask)
     if not type_of(value) & concerns(node):

@@ -22,15 +22,23 @@ from contracts.compatibility.json_schema.nodes import (
     Reference,
     Side,
     is_false,
+    resolved,
 )
 from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError, Prover
 
 MAX_GAPS: Final = 500
+_MAX_COMPARED: Final = 50_000
 _MAX_CASES: Final = 12
+_MAX_CHOICES: Final = 8
+"""Most choices of the old schema at one place that are gone through one by one."""
 _MAX_LINKS: Final = 200
 """Most references in a row that are followed; a loop of references has no end."""
 _SHARE: Final = 4
 """One question gets a quarter of the steps that are left, so that a hard one leaves some for the others."""
+
+
+LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
+"""The leaves that lead into an object or an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,7 @@ class _Search:
         self._prover = prover
         self._gaps: dict[tuple[str, tuple[str, ...]], Gap] = {}
         self._entered: set[tuple[frozenset[int], frozenset[int], int]] = set()
+        self._done: set[tuple[tuple[str, ...], frozenset[int], frozenset[int], int]] = set()
         self._met_again = False
         self._is_uncovered = False
         self._is_out_of_steps = False
@@ -88,21 +97,25 @@ class _Search:
     def search(self, old: Node, new: Node) -> list[Gap]:
         situation = Situation((old,))
         self._compare_once(situation, new)
-        if self._is_uncovered and not self._gaps:
+        if (self._is_uncovered or len(self._done) >= _MAX_COMPARED) and not self._gaps:
             self._add(situation, new)
         return list(self._gaps.values())
 
     def _compare(self, at: Situation, target: Node) -> None:
+        mark = (at.field, _ids(at.holding), _ids(at.broken), id(target))
+        if len(self._gaps) >= MAX_GAPS or len(self._done) >= _MAX_COMPARED or mark in self._done:
+            return
+        self._done.add(mark)
         if isinstance(target, All):
             for part in target.parts:
                 self._compare(at, part)
             return
-        if len(self._gaps) >= MAX_GAPS or self._is_covered(at.holding, (*at.broken, target)):
+        if self._is_covered(at.holding, (*at.broken, target)):
             return
+        self._is_uncovered = True
         if isinstance(target, Reference) and target.definition.node is not None:
             self._compare_once(at, target.definition.node)
             return
-        self._is_uncovered = True
         before, self._met_again = len(self._gaps), False
         try:
             self._descend(at, target)
@@ -171,7 +184,8 @@ class _Search:
             branch = self._branch(case)
             if branch is None:
                 continue
-            if not branch.clauses or given + len(waiting) >= _MAX_CASES:
+            is_final = not branch.clauses or len(branch.clauses) > _MAX_CHOICES
+            if is_final or given + len(waiting) >= _MAX_CASES:
                 given += 1
                 yield case
                 continue
@@ -265,8 +279,18 @@ def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...
 
 
 def nearest_old(holding: tuple[Node, ...], otherwise: str) -> str:
-    """Give where the old schema speaks of a place, or the nearest place around it."""
-    return next((node.place.pointer for node in holding if node.place.side is Side.OLD), otherwise)
+    """Give where the old schema speaks of a place, behind references, or the nearest place around it."""
+    node = next((node for node in holding if node.place.side is Side.OLD), None)
+    if node is None:
+        return otherwise
+    for _ in range(_MAX_LINKS):
+        target = resolved(node)
+        if target is node and isinstance(node, All) and len(node.parts) == 1:
+            target = resolved(node.parts[0])
+        if target is node or target.place.keyword:
+            break
+        node = target
+    return node.place.pointer
 
 
 def _ids(nodes: tuple[Node, ...]) -> frozenset[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Final
@@ -10,6 +11,7 @@ from contracts.compatibility.json_schema.container_keywords import CONTAINER_HAN
 from contracts.compatibility.json_schema.dialect import SAME_EVERYWHERE, Dialect
 from contracts.compatibility.json_schema.document import Spot
 from contracts.compatibility.json_schema.nodes import (
+    All,
     Bound,
     Condition,
     Format,
@@ -23,7 +25,7 @@ from contracts.compatibility.json_schema.nodes import (
     Pattern,
     WrittenAsInteger,
 )
-from contracts.compatibility.json_schema.values import ANYTHING, INTEGER, NUMBER, STRING, TYPES, exact, key_of
+from contracts.compatibility.json_schema.values import INTEGER, NUMBER, STRING, TYPES, exact, key_of
 
 if TYPE_CHECKING:
     from contracts.compatibility.json_schema.compiler import Compiler  # it calls these functions
@@ -33,7 +35,7 @@ Handler = Callable[["Compiler", Spot, str], Node]
 
 def _reference(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     target = compiler.follow(spot, keyword)
-    return compiler.opaque(spot, keyword, ANYTHING) if target is None else compiler.schema(target)
+    return compiler.outside(spot, keyword) if target is None else compiler.schema(target)
 
 
 def _type(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -50,9 +52,7 @@ def _type(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 def _values(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
-    values = tuple(place.value) if keyword == "enum" else (place.value,)
-    keys = frozenset(key_of(value) for value in values)
-    return OneValue(compiler.number("values", keys), place, values, keys)
+    return compiler.values(place, place.value if keyword == "enum" else (place.value,))
 
 
 def _all_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -60,13 +60,29 @@ def _all_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 def _any_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
-    return compiler.any(compiler.place(spot, keyword), compiler.each(spot, keyword))
+    place, parts = compiler.place(spot, keyword), compiler.each(spot, keyword)
+    listed = [each for part in parts if (each := _listed(part)) is not None]
+    if len(listed) < len(parts):
+        return compiler.any(place, parts)
+    return compiler.values(place, (value for each in listed for value in each.values))
 
 
 def _one_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
-    parts = compiler.each(spot, keyword)
-    number = compiler.number("one", tuple(sorted(part.id for part in parts)))
-    return OneOf(number, compiler.place(spot, keyword), tuple(parts))
+    place, parts = compiler.place(spot, keyword), compiler.each(spot, keyword)
+    listed = [each for part in parts if (each := _listed(part)) is not None]
+    if len(listed) < len(parts):
+        number = compiler.number("one", tuple(sorted(part.id for part in parts)))
+        return OneOf(number, place, tuple(parts))
+    times = Counter(key for each in listed for key in each.by_key)
+    single = [value for each in listed for value in each.values if times[key_of(value)] == 1]
+    return compiler.values(place, single)
+
+
+def _listed(node: Node) -> OneValue | None:
+    """Give the values of a schema that does nothing but list them."""
+    while isinstance(node, All) and len(node.parts) == 1:
+        node = node.parts[0]
+    return node if isinstance(node, OneValue) else None
 
 
 def _not(compiler: Compiler, spot: Spot, keyword: str) -> Node:

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from contracts.compatibility.json_schema.values import (
     ANYTHING,
@@ -21,6 +21,8 @@ from contracts.compatibility.json_schema.values import (
     STRING,
     Key,
 )
+
+_MAX_LOOKED_AT: Final = 200
 
 
 class Side(StrEnum):
@@ -120,10 +122,14 @@ class TypeIs(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneValue(Node):
-    """The value equals one of `values` (enum, const); `keys` are theirs."""
+    """The value equals one of those listed (enum, const), by their keys."""
 
-    values: tuple[Any, ...]
-    keys: frozenset[Key]
+    by_key: dict[Key, Any]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Give the values that are listed, each once."""
+        return tuple(self.by_key.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,15 +299,14 @@ def resolved(node: Node) -> Node:
     return node
 
 
-def is_true(node: Node) -> bool:
-    """Whether a node plainly accepts everything."""
-    node = resolved(node)
-    return isinstance(node, All) and all(is_true(part) for part in node.parts)
-
-
 def is_false(node: Node) -> bool:
     """Whether a node plainly accepts nothing."""
-    node = resolved(node)
-    if isinstance(node, All):
-        return any(is_false(part) for part in node.parts)
-    return isinstance(node, AnyOf) and not node.parts
+    waiting, seen = [node], set[int]()
+    while waiting and len(seen) < _MAX_LOOKED_AT:
+        node = resolved(waiting.pop())
+        if isinstance(node, AnyOf) and not node.parts:
+            return True
+        if isinstance(node, All) and id(node) not in seen:
+            seen.add(id(node))
+            waiting.extend(node.parts)
+    return False

@@ -8,12 +8,14 @@ from contracts.compatibility.inclusion import Counterexample, Difference, Inclus
 from contracts.compatibility.json_schema.candidates import Maker
 from contracts.compatibility.json_schema.codes import difference
 from contracts.compatibility.json_schema.compiler import Compiler, TooDeepError
-from contracts.compatibility.json_schema.counterexample import MAX_CHECKS, Refuter
-from contracts.compatibility.json_schema.gaps import Gap, gaps
+from contracts.compatibility.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
+from contracts.compatibility.json_schema.document import without_annotations
+from contracts.compatibility.json_schema.gaps import Gap, branch_of, gaps
 from contracts.compatibility.json_schema.loops import loop_in
 from contracts.compatibility.json_schema.nodes import Interner, Node, Side
 from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError, Prover
 from contracts.compatibility.json_schema.values import exceeds, shape_of
+from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import JsonSchema
 
@@ -22,6 +24,8 @@ DEFAULT_BUDGET: Final = 40_000
 MAX_NESTING: Final = 200
 MAX_PARTS: Final = 200_000
 _LEAST_CHECKS: Final = 40
+_SHARE: Final = 8
+"""One difference gets an eighth of the steps that are left, so that a hard one leaves some for the others."""
 
 Schema = dict[str, Any] | bool
 
@@ -38,7 +42,8 @@ def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = 
             Outcome.UNDETERMINED, (_undecided("the schemas are too large or too deeply nested"),)
         )
     judges = (_judge(old, formats_asserted=formats_asserted), _judge(new, formats_asserted=formats_asserted))
-    if old == new and shape_of(old) == shape_of(new):  # the first says no quickly, and takes 1 for true
+    bare = (without_annotations(old), without_annotations(new))
+    if bare[0] == bare[1] and shape_of(bare[0]) == shape_of(bare[1]):  # for `==`, 1 is true
         return Inclusion(Outcome.PROVEN)
     interner = Interner()
     compilers = [
@@ -49,47 +54,55 @@ def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = 
         before, after = (compiler.compile() for compiler in compilers)
     except (TooDeepError, RecursionError):
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))
-    # A loop has a reference in it, and most schemas have none that leads back.
-    loops = [
-        loop_in(node)
-        for node, compiler in zip((before, after), compilers, strict=True)
-        if compiler.has_references
+    # A loop has a reference in it that leads back, and most schemas have none.
+    are_recursive = [compiler.has_references for compiler in compilers]
+    nodes = [node for node, is_recursive in zip((before, after), are_recursive, strict=True) if is_recursive]
+    loop = next((found for node in nodes if (found := loop_in(node)) is not None), None)
+    judged = [
+        Judged(judge, node, Work(node, is_recursive=is_recursive))
+        for judge, node, is_recursive in zip(judges, (before, after), are_recursive, strict=True)
     ]
-    loop = next((each for each in loops if each is not None), None)
-    return _Comparison((before, after), judges, Prover(interner, Budget(budget)), loop).answer(budget)
+    return _Comparison(judged[0], judged[1], Prover(interner, Budget(budget)), loop).answer(budget)
 
 
 class _Comparison:
-    def __init__(
-        self,
-        schemas: tuple[Node, Node],
-        judges: tuple[JsonSchemaFormat, JsonSchemaFormat],
-        prover: Prover,
-        loop: Node | None,
-    ) -> None:
-        self._schemas = schemas
+    def __init__(self, old: Judged, new: Judged, prover: Prover, loop: Node | None) -> None:
+        self._schemas = (old.node, new.node)
         self._prover = prover
         self._loop = loop
-        self._refuter = Refuter(*judges, Maker(prover), schemas)
+        self._refuter = Refuter(old, new, Maker(prover))
 
     def answer(self, budget: int) -> Inclusion:
         found = gaps(self._prover, *self._schemas)
         if not found and self._loop is None:
             return Inclusion(Outcome.PROVEN)
-        self._prover.budget = Budget(budget)
-        checks = max(_LEAST_CHECKS, 10 * MAX_CHECKS // max(1, len(found)))
-        differences = [self._difference(gap, min(MAX_CHECKS, checks)) for gap in found]
+        left = Budget(budget)
+        checks = min(MAX_CHECKS, max(_LEAST_CHECKS, 10 * MAX_CHECKS // max(1, len(found))))
+        differences = [self._difference(gap, left, checks) for gap in found]
         if not any(each.outcome is Outcome.REFUTED for each in differences):
+            self._prover.budget = Budget(budget // _SHARE)
             differences = self._refuted_anyhow(differences)
         refuted = any(each.outcome is Outcome.REFUTED for each in differences)
         return Inclusion(Outcome.REFUTED if refuted else Outcome.UNDETERMINED, tuple(differences))
 
-    def _difference(self, gap: Gap, checks: int) -> Difference:
+    def _difference(self, gap: Gap, left: Budget, checks: int) -> Difference:
+        given = left.left // _SHARE
+        self._prover.budget = Budget(given)
+        known: list[Node] = []
         try:
-            return difference(gap, self._refuter.refute(gap, checks))
+            known = self._known(gap)
+            return difference(gap, known, self._refuter.refute(gap, checks))
         except (BudgetSpentError, RecursionError):
             self._prover.forget_path()
-            return difference(gap, None)
+            return difference(gap, known, None)
+        finally:
+            left.left -= given - max(self._prover.budget.left, 0)
+
+    def _known(self, gap: Gap) -> list[Node]:
+        at = gap.situation
+        branch = branch_of(self._prover, at.holding, at.broken)
+        narrowed = None if branch is None or not branch.clauses else self._prover.narrowed(branch, 0)
+        return [] if narrowed is None else list(narrowed.facts.leaves.values())
 
     def _refuted_anyhow(self, differences: list[Difference]) -> list[Difference]:
         """Look for a document that tells the schemas apart for a reason that the proof did not see."""
@@ -100,6 +113,8 @@ class _Comparison:
         if self._loop is not None:
             place = self._loop.place
             sentence = "a reference leads back to itself without a step into the record"
+            # A proof that fails for the loop alone says so of the whole schema.
+            differences = [each for each in differences if each.keyword]
             return [*differences, _undecided(sentence, self._loop, found, place.keyword or "$ref")]
         if found is None or not differences:
             return differences

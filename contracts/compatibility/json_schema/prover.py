@@ -21,7 +21,16 @@ from contracts.compatibility.json_schema.branch import (
     extended,
 )
 from contracts.compatibility.json_schema.evaluate import fits
-from contracts.compatibility.json_schema.nodes import Interner, Node, OneOf, Pattern, Place, Side, TypeIs
+from contracts.compatibility.json_schema.nodes import (
+    Interner,
+    Node,
+    OneOf,
+    OneValue,
+    Pattern,
+    Place,
+    Side,
+    TypeIs,
+)
 from contracts.compatibility.json_schema.theories import NumberFacts, StringFacts
 from contracts.compatibility.json_schema.values import (
     ARRAY,
@@ -225,32 +234,32 @@ class Prover:
 
     def narrowed(self, branch: Branch, depth: int) -> Branch | None:
         """Drop what cannot be chosen and take what must be; None when nothing is left to choose."""
-        changed = bool(branch.clauses)
+        changed = True
         while changed:
             changed = False
+            open_clauses: list[Clause] = []
             for clause in branch.clauses:
-                rest = branch.without(clause)
                 if branch.has(clause):
-                    branch = rest
                     continue
-                alive = self._alive(rest, clause, depth)
+                alive = self._alive(branch.core, clause, depth)
                 if not alive:
                     return None
-                if len(alive) == len(clause):
-                    continue
                 if len(alive) == 1:
-                    branch = alive[0][1]
+                    # What is taken may settle the others: they are all looked at again.
                     changed = True
-                    break
-                shorter = tuple(literal for literal, _ in alive)
-                branch = Branch(rest.facts, rest.broken, (*rest.clauses, shorter), rest.asserted)
+                    taken = alive[0][1]
+                    branch = Branch(taken.facts, taken.broken, branch.clauses, taken.asserted)
+                    open_clauses.extend(taken.clauses)
+                else:
+                    open_clauses.append(tuple(literal for literal, _ in alive))
+            branch = Branch(branch.facts, branch.broken, tuple(open_clauses), branch.asserted)
         return branch
 
-    def _alive(self, branch: Branch, clause: Clause, depth: int) -> list[tuple[Literal, Branch]]:
+    def _alive(self, core: Branch, clause: Clause, depth: int) -> list[tuple[Literal, Branch]]:
         alive = []
         for literal in clause:
-            self.budget.spend()
-            more = self.extended(branch, [literal])
+            self.budget.spend(core.weight)
+            more = self.extended(core, [literal])
             if more is not None and not self.contradicts(more, depth):
                 alive.append((literal, more))
         return alive
@@ -259,15 +268,13 @@ class Prover:
 
     def contradicts(self, branch: Branch, depth: int) -> bool:
         """Whether the leaves of a branch surely contradict each other. Raises BudgetSpentError."""
+        self.budget.spend(branch.weight)
         mask = branch.mask
         if not mask:
             return True
-        self.budget.spend()
         if branch.facts.values:
-            return self._excludes_all(
-                min(branch.facts.values, key=lambda each: len(each.values)).values, branch
-            )
-        excluded = any(hasattr(leaf, "keys") for leaf in branch.broken.values())
+            return self._excludes_all(branch.listed, branch)
+        excluded = any(isinstance(leaf, OneValue) for leaf in branch.broken.values())
         speaks_of = branch.facts.speaks_of
         for leaf in branch.broken.values():
             if not isinstance(leaf, TypeIs):

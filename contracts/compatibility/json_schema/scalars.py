@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -18,10 +19,11 @@ from contracts.compatibility.json_schema.nodes import (
     OneValue,
     WrittenAsInteger,
 )
-from contracts.compatibility.json_schema.regular import TooLargeError, strings
+from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, strings
 from contracts.compatibility.json_schema.theories import NumberFacts, StringFacts
 from contracts.compatibility.json_schema.values import NUMBER, exact, is_decimal, type_of, written
 
+_ASIDE: Final = re.compile(r"\(\?<?[=!][^()]*\)|\\[bB]")
 _FEW: Final = 20
 _MAX_LENGTH: Final = 5_000
 _COMMON: Final = tuple(Fraction(text) for text in ("0", "1", "-1", "2", "1/2", "3/2", "1/10"))
@@ -46,7 +48,7 @@ _SAMPLES: Final = {
     "relative-json-pointer": ("0", "1/a"),
     "regex": ("", "a", "^a$"),
 }
-_ANY_STRINGS: Final = ("", "a", "0", "-", "aa", "A", "1", " ", "\u00e9", "a\n", "not this")
+_ANY_STRINGS: Final = ("", "MA==", "a", "0", "-", "aa", "A", "1", " ", "\u00e9", "a\n", "not this")
 
 
 def string_candidates(branch: Branch) -> Iterator[str]:
@@ -58,6 +60,8 @@ def string_candidates(branch: Branch) -> Iterator[str]:
     listed = [text for node in branch.broken.values() if isinstance(node, OneValue) for text in node.values]
     with suppress(TooLargeError):
         yield from islice(strings(facts.question), 20)
+    for pattern in facts.inside:
+        yield from _likely(pattern)
     yield from _ANY_STRINGS
     least, most = facts.count.least, facts.count.most
     for length in dict.fromkeys((least, least + 1, most if most is not None else least)):
@@ -69,6 +73,15 @@ def string_candidates(branch: Branch) -> Iterator[str]:
     yield from (f"{text}~" for text in listed if isinstance(text, str))
     for name in _SAMPLES:
         yield from _SAMPLES[name]
+
+
+def _likely(pattern: str) -> Iterator[str]:
+    """Give strings for a pattern that is not read, as if its look-around and word borders were not there."""
+    if automaton_of(pattern) is None:
+        plain = _ASIDE.sub("", pattern)
+        if automaton_of(plain) is not None:
+            with suppress(TooLargeError):
+                yield from islice(strings(Question((plain,), ())), 20)
 
 
 def writing_matters(branch: Branch) -> bool:

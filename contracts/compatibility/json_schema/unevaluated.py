@@ -1,7 +1,8 @@
 """`unevaluatedProperties` and `unevaluatedItems`, told without "evaluated".
 
-Which properties are evaluated hangs on which subschemas the value fits. For every set of those it may fit, the rest
-must fit the keyword's schema, unless it fits one that is not in the set: that is a formula without memory.
+Which properties are evaluated hangs on which subschemas the value fits. So each one that some of them evaluate must
+fit one of those, or the keyword's schema: that is a formula without memory. Where patterns evaluate, the same is said
+for every set of subschemas that the value may fit.
 
 Source: JSON Schema 2020-12, Core, section 11. None is given where there are too many sets, or where what is evaluated
 hangs on single items (`contains`).
@@ -9,14 +10,15 @@ hangs on single items (`contains`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from contracts.compatibility.json_schema.document import Spot
-from contracts.compatibility.json_schema.nodes import Node
+from contracts.compatibility.json_schema.evaluate import matches
+from contracts.compatibility.json_schema.nodes import Node, Place
 
 if TYPE_CHECKING:
     from contracts.compatibility.json_schema.compiler import Compiler  # it calls these functions
@@ -46,6 +48,12 @@ class _Evaluated:
             max(self.count, other.count),
         )
 
+    def has(self, each: str | int) -> bool:
+        """Whether a property or an item is among them."""
+        if isinstance(each, int):
+            return self.everything or each < self.count
+        return self.everything or each in self.names or any(matches(one, each) for one in self.patterns)
+
 
 @dataclass(frozen=True, slots=True)
 class _Share:
@@ -55,60 +63,100 @@ class _Share:
     evaluated: _Evaluated
 
 
-_Own = Callable[[Spot, bool], _Evaluated]
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How properties or items are spoken of."""
+
+    keyword: str
+    own: Callable[[Spot, bool], _Evaluated]
+    """What a schema evaluates by its own keywords; the second argument: whether the keyword is its own, too."""
+    one: Callable[[str | int], Node]
+    """What one property or item must fit when it is not evaluated."""
+    rest: Callable[[_Evaluated], Node]
+    """What all must fit that are not evaluated."""
 
 
 def unevaluated_properties(compiler: Compiler, spot: Spot) -> Node | None:
     """Compile `unevaluatedProperties` of a schema; None where it cannot be told."""
     keyword = "unevaluatedProperties"
-    rest = compiler.schema(spot.at(keyword))
+    schema = compiler.schema(spot.at(keyword))
     place = compiler.place(spot, keyword)
 
-    def leaf(evaluated: _Evaluated) -> Node:
-        return compiler.additional(place, evaluated.names, evaluated.patterns, rest)
+    def one(name: str | int) -> Node:
+        return compiler.property(place, str(name), schema)
 
-    return _compiled(compiler, spot, keyword, _own_properties, leaf)
+    def rest(evaluated: _Evaluated) -> Node:
+        return compiler.additional(place, evaluated.names, evaluated.patterns, schema)
+
+    return _compiled(compiler, spot, _Kind(keyword, _own_properties, one, rest))
 
 
 def unevaluated_items(compiler: Compiler, spot: Spot) -> Node | None:
     """Compile `unevaluatedItems` of a schema; None where it cannot be told."""
     keyword = "unevaluatedItems"
-    rest = compiler.schema(spot.at(keyword))
+    schema = compiler.schema(spot.at(keyword))
     place = compiler.place(spot, keyword)
 
-    def leaf(evaluated: _Evaluated) -> Node:
-        return compiler.items_from(place, evaluated.count, rest)
+    def one(index: str | int) -> Node:
+        return compiler.item_at(place, int(index), schema)
 
-    return _compiled(compiler, spot, keyword, _own_items, leaf)
+    def rest(evaluated: _Evaluated) -> Node:
+        return compiler.items_from(place, evaluated.count, schema)
+
+    return _compiled(compiler, spot, _Kind(keyword, _own_items, one, rest))
 
 
-def _compiled(
-    compiler: Compiler, spot: Spot, keyword: str, own: _Own, leaf: Callable[[_Evaluated], Node]
-) -> Node | None:
-    place = compiler.place(spot, keyword)
+def _compiled(compiler: Compiler, spot: Spot, kind: _Kind) -> Node | None:
+    place = compiler.place(spot, kind.keyword)
     try:
-        shares = list(_Collector(compiler, own).shares(spot, (), 0))
+        shares = list(_Collector(compiler, kind.own).shares(spot, (), 0))
     except _GiveUpError:
         return None
-    certain = reduce(
-        _Evaluated.__or__, (share.evaluated for share in shares if not share.conditions), _Evaluated()
-    )
+    certain = _union(share.evaluated for share in shares if not share.conditions)
     if certain.everything:
         return compiler.true(place)
-    conditional = [share for share in shares if share.conditions and (share.evaluated | certain) != certain]
-    conditions = {share.conditions: compiler.all(place, share.conditions) for share in conditional}
-    if len(conditions) > _MAX_CONDITIONS:
+    conditional = [
+        (compiler.all(place, share.conditions), share.evaluated)
+        for share in shares
+        if share.conditions and (share.evaluated | certain) != certain
+    ]
+    if all(set(evaluated.patterns) <= set(certain.patterns) for _, evaluated in conditional):
+        return compiler.all(place, _one_by_one(compiler, place, kind, (certain, conditional)))
+    if len(conditional) > _MAX_CONDITIONS:
         return None
-    cases: list[Node] = []
-    for holds in product((False, True), repeat=len(conditions)):
-        held = {key for key, is_held in zip(conditions, holds, strict=True) if is_held}
-        evaluated = reduce(
-            _Evaluated.__or__, (share.evaluated for share in conditional if share.conditions in held), certain
-        )
+    return compiler.all(place, _set_by_set(compiler, place, kind, (certain, conditional)))
+
+
+_Found = tuple[_Evaluated, list[tuple[Node, _Evaluated]]]
+"""What is evaluated anyway, and what is under conditions."""
+
+
+def _one_by_one(compiler: Compiler, place: Place, kind: _Kind, found: _Found) -> Iterator[Node]:
+    """Each property or item that may be evaluated is, by one that holds of its conditions, or fits the schema."""
+    certain, conditional = found
+    whole = certain | _union(replace(evaluated, everything=False) for _, evaluated in conditional)
+    some: list[str | int] = [*sorted(whole.names - certain.names), *range(certain.count, whole.count)]
+    for each in some:
+        if not certain.has(each):
+            conditions = [condition for condition, evaluated in conditional if evaluated.has(each)]
+            yield compiler.any(place, [*conditions, kind.one(each)])
+    conditions = [condition for condition, evaluated in conditional if evaluated.everything]
+    yield compiler.any(place, [*conditions, kind.rest(whole)])
+
+
+def _set_by_set(compiler: Compiler, place: Place, kind: _Kind, found: _Found) -> Iterator[Node]:
+    """For every set of conditions: one outside the set holds, or what the set leaves fits the schema."""
+    certain, conditional = found
+    for held in product((False, True), repeat=len(conditional)):
+        pairs = list(zip(held, conditional, strict=True))
+        evaluated = certain | _union(each for is_held, (_, each) in pairs if is_held)
         if not evaluated.everything:
-            others = [node for key, node in conditions.items() if key not in held]
-            cases.append(compiler.any(place, [*others, leaf(evaluated)]))
-    return compiler.all(place, cases)
+            others = [condition for is_held, (condition, _) in pairs if not is_held]
+            yield compiler.any(place, [*others, kind.rest(evaluated)])
+
+
+def _union(parts: Iterable[_Evaluated]) -> _Evaluated:
+    return reduce(_Evaluated.__or__, parts, _Evaluated())
 
 
 def _own_properties(spot: Spot, is_outermost: bool) -> _Evaluated:  # noqa: FBT001 - one of two functions of a kind
@@ -134,7 +182,7 @@ def _own_items(spot: Spot, is_outermost: bool) -> _Evaluated:  # noqa: FBT001 - 
 
 
 class _Collector:
-    def __init__(self, compiler: Compiler, own: _Own) -> None:
+    def __init__(self, compiler: Compiler, own: Callable[[Spot, bool], _Evaluated]) -> None:
         self._compiler = compiler
         self._own = own
 
@@ -142,7 +190,8 @@ class _Collector:
         """Give what a schema and the schemas beside it evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
-        if depth > _MAX_DEPTH or "dependencies" in spot.schema:
+        depends = spot.schema.get("dependencies", {}).values()
+        if depth > _MAX_DEPTH or any(not isinstance(each, list) for each in depends):
             raise _GiveUpError
         yield _Share(conditions, self._own(spot, depth == 0))
         for inner, more in self._beside(spot):

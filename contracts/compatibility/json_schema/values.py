@@ -73,7 +73,7 @@ def key_of(value: Any) -> Key:
     if isinstance(value, list):
         return ("array", tuple(key_of(item) for item in value))
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        number = exact(value)
+        number = value if isinstance(value, int) else exact(value)
         return ("number", number if number is not None else repr(value))
     return (type(value).__name__, value)
 

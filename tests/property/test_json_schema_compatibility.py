@@ -1,0 +1,220 @@
+"""The comparison of JSON Schemas on random pairs: its proofs and its counterexamples against the judge."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from contracts.compatibility.inclusion import Inclusion, Outcome
+from contracts.compatibility.json_schema import includes
+from contracts.compatibility.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
+from contracts.compatibility.json_schema.evaluate import matches
+from contracts.compatibility.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
+from contracts.compatibility.json_schema.theories import FORMAT_LANGUAGES, WIDER_FORMATS
+from contracts.errors import ContractError
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.model import JsonSchema
+from contracts.record import decode_exactly
+from contracts.verdict import Violation
+from tests.property.json_schema_worlds import DIALECTS, SchemaMaker, near_copy, seeded, value
+
+# A seed is the example: what it makes is too large to be shrunk by hypothesis in a few seconds.
+SEEDS = st.integers(0, 2**63)
+RUNS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+
+
+def judge(schema: Any, *, formats_asserted: bool = True) -> JsonSchemaFormat:
+    formats = "assert" if formats_asserted else "annotate"
+    return JsonSchemaFormat(
+        JsonSchema.model_validate({"type": "json-schema", "definition": schema, "formats": formats})
+    )
+
+
+def compiled_pair(random: Random) -> tuple[Any, Any, JsonSchemaFormat, JsonSchemaFormat]:
+    dialect = random.randrange(len(DIALECTS))
+    old = SchemaMaker(random, dialect).document()
+    if isinstance(old, bool) or random.random() < 0.15:
+        new = SchemaMaker(random, random.randrange(len(DIALECTS))).document()
+    else:
+        new = near_copy(random, old, dialect)
+    try:
+        return old, new, judge(old), judge(new)
+    except ContractError:
+        assume(False)
+        raise
+
+
+@given(SEEDS)
+@RUNS
+def test_no_document_contradicts_an_answer(seed: int) -> None:
+    random = seeded(seed)
+    old, new, accepts, judges = compiled_pair(random)
+    answer = includes(old, new, formats_asserted=True)
+    if answer.outcome is Outcome.PROVEN:
+        assert answer.differences == ()
+        for _ in range(60):
+            document = value(random, 3)
+            assert judges.is_valid(document) or not accepts.is_valid(document), (old, new, document)
+        return
+    refuted = [each for each in answer.differences if each.counterexample is not None]
+    assert bool(refuted) is (answer.outcome is Outcome.REFUTED)
+    for each in answer.differences:
+        assert (each.outcome is Outcome.REFUTED) is (each.counterexample is not None)
+    for each in refuted:
+        assert each.counterexample is not None
+        record = decode_exactly(each.counterexample.text.encode())
+        assert not isinstance(record, Violation)
+        assert accepts.is_valid(record), (old, each)
+        assert not judges.is_valid(record), (new, each)
+
+
+@given(SEEDS)
+@RUNS
+def test_every_schema_includes_itself_with_its_keywords_in_any_order(seed: int) -> None:
+    random = seeded(seed)
+    old, _, _, _ = compiled_pair(random)
+    assert includes(old, shuffled(random, old), formats_asserted=True) == Inclusion(Outcome.PROVEN)
+
+
+@given(SEEDS)
+@RUNS
+def test_every_schema_is_included_in_a_part_of_its_conjunction(seed: int) -> None:
+    """What is true by construction is proven, but for references that say nothing."""
+    random = seeded(seed)
+    dialect = random.randrange(1, len(DIALECTS))
+    maker = SchemaMaker(random, dialect)
+    one, other = maker.document(), maker.schema(2)
+    assume(isinstance(one, dict))
+    around = {
+        "$schema": DIALECTS[dialect],
+        **{each: one[each] for each in ("$defs", "definitions") if each in one},
+    }
+    old = {**around, "allOf": [one, other]}
+    new = {**around, "allOf": [one]}
+    try:
+        judge(old)
+        judge(new)
+    except ContractError:
+        assume(False)
+    answer = includes(old, new, formats_asserted=True)
+    assert answer.outcome is not Outcome.REFUTED
+    if "$ref" not in str(old) and "$recursiveRef" not in str(old) and "$dynamicRef" not in str(old):
+        assert answer == Inclusion(Outcome.PROVEN)
+
+
+def shuffled(random: Random, schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [shuffled(random, each) for each in schema]
+    if isinstance(schema, dict):
+        return {name: shuffled(random, schema[name]) for name in random.sample(list(schema), len(schema))}
+    return schema
+
+
+PIECES = st.recursive(
+    st.sampled_from(["a", "b", "[ab]", "[^a]", ".", r"\d", r"\w", r"\.", "[a-c0]", "-", " ", "^", "$"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}", "{0}", "*?"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+TEXTS = st.text("abc0-. \n\u00e9Z", max_size=6)
+
+
+@given(PIECES, st.lists(TEXTS, max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_an_automaton_accepts_what_the_judge_finds_the_pattern_in(pattern: str, texts: list[str]) -> None:
+    automaton = automaton_of(pattern)
+    assume(automaton is not None)
+    assert automaton is not None
+    for text in texts:
+        expected = matches(pattern, text)
+        assume(expected is not None)
+        states = automaton.start
+        for character in text:
+            states = automaton.step(states, ord(character))
+        assert automaton.accepts(states, is_empty=not text) is expected
+
+
+@given(PIECES, PIECES, st.integers(0, 3), st.none() | st.integers(0, 5), st.lists(TEXTS, max_size=8))
+@settings(max_examples=300, deadline=None)
+def test_a_search_finds_a_string_or_there_is_none(
+    inside: str, outside: str, least: int, most: int | None, texts: list[str]
+) -> None:
+    assume(automaton_of(inside) is not None and automaton_of(outside) is not None)
+    assume(matches(inside, "") is not None and matches(outside, "") is not None)
+    question = Question((inside,), (outside,), least, most, frozenset(texts[:2]))
+
+    def answers(text: str) -> bool:
+        fits = bool(matches(inside, text)) and not matches(outside, text)
+        return fits and least <= len(text) and (most is None or len(text) <= most) and text not in texts[:2]
+
+    try:
+        found = first_string(question)
+    except TooLargeError:
+        return
+    if found is not None:
+        assert answers(found)
+    shorter = [text for text in texts if answers(text) and (found is None or len(text) < len(found))]
+    assert shorter == []
+
+
+FORMATTED = {
+    "date": ("2024-02-28", "0000-01-01"),
+    "ipv4": ("127.0.0.1", "255.255.255.255"),
+    "ipv6": ("::1", "2001:db8::8a2e:370:7334", "::ffff:1.2.3.4"),
+    "uuid": ("2eb8aa08-aa98-11ea-b4aa-73b441d16380",),
+    "email": ("a@b.cc", '"joe b"@example.org', "a@[127.0.0.1]"),
+    "uri": ("http://a.bc/x?y#z", "urn:a:b"),
+    "uri-reference": ("/a", "a:b", "#c"),
+    "iri": ("http://a.bc/\u00e9",),
+    "date-time": ("2000-01-01T00:00:00.5Z",),
+    "json-pointer": ("/a/b~1c",),
+}
+
+
+def test_the_formats_of_the_tables_are_tried() -> None:
+    assert FORMATTED.keys() >= FORMAT_LANGUAGES.keys() | WIDER_FORMATS.keys() | SAME_EVERYWHERE
+
+
+@pytest.mark.parametrize("name", FORMATTED)
+@given(seed=SEEDS)
+@settings(max_examples=100, deadline=None)
+def test_what_the_tables_say_of_formats_is_what_the_judge_does(name: str, seed: int) -> None:
+    random = seeded(seed)
+    for _ in range(50):
+        text = list(random.choice(FORMATTED[name]))
+        for _ in range(random.randint(0, 4)):
+            at = random.randrange(len(text) + 1)
+            text[at : at + random.randrange(2)] = random.choice(("", *'019afZT.,:-+/@ %\u00e9\u0663[]"~\n'))
+        check_format(name, "".join(text))
+
+
+def check_format(name: str, text: str) -> None:
+    verdicts = {
+        dialect: {
+            wide: judge({"$schema": dialect.uri, "format": wide}).is_valid(text)
+            for wide in (name, *WIDER_FORMATS.get(name, ()))
+            if wide in FORMATS[dialect]
+        }
+        for dialect in Dialect
+        if name in FORMATS[dialect]
+    }
+    for verdict in verdicts.values():
+        if verdict[name]:
+            assert all(verdict.values())
+            assert name not in FORMAT_LANGUAGES or matches(FORMAT_LANGUAGES[name], text)
+    if name in SAME_EVERYWHERE:
+        assert len({verdict[name] for verdict in verdicts.values()}) == 1

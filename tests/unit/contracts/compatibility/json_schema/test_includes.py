@@ -1,0 +1,210 @@
+"""What the comparison says of the case table, and that its evidence is real."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
+from contracts.compatibility.json_schema import includes
+from contracts.compatibility.json_schema.codes import CODES
+from contracts.fields import tokens
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.model import JsonSchema
+from contracts.record import decode_exactly
+from contracts.verdict import Violation
+from tests.unit.contracts.compatibility.json_schema.pairs import (
+    APARTS,
+    D7,
+    SAMES,
+    UNSURES,
+    WIDENINGS,
+    Apart,
+    S,
+    Same,
+    Unsure,
+    Widening,
+    obj,
+)
+
+SAFE = [
+    *((each.name, each.narrow, each.wide) for each in WIDENINGS),
+    *((each.name, each.one, each.other) for each in SAMES),
+    *((f"{each.name}, back", each.other, each.one) for each in SAMES),
+]
+BREAKING = [
+    *((f"{each.name}, back", each.wide, each.narrow, each.code) for each in WIDENINGS),
+    *((each.name, each.one, each.other, each.there) for each in APARTS),
+    *((f"{each.name}, back", each.other, each.one, each.back) for each in APARTS),
+]
+NOT_IN_THE_TABLE = {
+    "schema.condition-added": "conditions are told by what is under them, unless the steps run out",
+    "schema.condition-changed": "conditions are told by what is under them, unless the steps run out",
+    "schema.undecided": "in test_hostile.py",
+}
+
+
+def compare(old: Any, new: Any) -> Inclusion:
+    # Parsed schemas share no objects.
+    return includes(json.loads(json.dumps(old)), json.loads(json.dumps(new)), formats_asserted=True)
+
+
+def judge(schema: Any) -> JsonSchemaFormat:
+    return JsonSchemaFormat(JsonSchema(type="json-schema", definition=schema, formats="assert"))
+
+
+def check_evidence(difference: Difference, old: Any, new: Any) -> None:
+    assert difference.code in CODES
+    assert difference.sentence
+    for pointer, schema in ((difference.old_pointer, old), (difference.new_pointer, new)):
+        place = schema
+        for token in tokens(pointer):
+            place = place[int(token)] if isinstance(place, list) else place[token]
+    if difference.outcome is Outcome.REFUTED:
+        assert difference.counterexample is not None
+        record = decode_exactly(difference.counterexample.text.encode())
+        assert not isinstance(record, Violation)
+        assert judge(old).is_valid(record)
+        assert not judge(new).is_valid(record)
+    else:
+        assert difference.outcome is Outcome.UNDETERMINED
+        assert difference.counterexample is None
+
+
+def test_the_table_is_large() -> None:
+    assert len(SAFE) + len(BREAKING) + len(UNSURES) >= 250
+    assert len({each.name for group in (WIDENINGS, SAMES, APARTS, UNSURES) for each in group}) == sum(
+        map(len, (WIDENINGS, SAMES, APARTS, UNSURES))
+    )
+
+
+@pytest.mark.parametrize(("old", "new"), [case[1:] for case in SAFE], ids=[case[0] for case in SAFE])
+def test_what_is_plainly_safe_is_proven(old: Any, new: Any) -> None:
+    assert compare(old, new) == Inclusion(Outcome.PROVEN)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"), [case[1:] for case in BREAKING], ids=[case[0] for case in BREAKING]
+)
+def test_what_breaks_is_refuted_with_a_document_that_both_have_judged(old: Any, new: Any, code: str) -> None:
+    answer = compare(old, new)
+    assert answer.outcome is Outcome.REFUTED
+    assert code in {each.code for each in answer.differences if each.outcome is Outcome.REFUTED}
+    for each in answer.differences:
+        check_evidence(each, old, new)
+
+
+@pytest.mark.parametrize("case", UNSURES, ids=lambda case: case.name)
+def test_what_cannot_be_decided_is_undetermined_and_names_the_keyword(case: Unsure) -> None:
+    answer = compare(case.old, case.new)
+    assert answer.outcome is Outcome.UNDETERMINED
+    assert case.keyword in {each.keyword for each in answer.differences}
+    for each in answer.differences:
+        check_evidence(each, case.old, case.new)
+
+
+@pytest.mark.parametrize("case", [*WIDENINGS, *SAMES, *APARTS, *UNSURES], ids=lambda case: case.name)
+def test_every_schema_includes_itself(case: Widening | Same | Apart | Unsure) -> None:
+    schemas = {
+        Widening: lambda: (case.narrow, case.wide),
+        Same: lambda: (case.one, case.other),
+        Apart: lambda: (case.one, case.other),
+        Unsure: lambda: (case.old, case.new),
+    }
+    for schema in schemas[type(case)]():
+        assert compare(schema, schema) == Inclusion(Outcome.PROVEN)
+
+
+def test_every_code_of_the_table_of_codes_is_one_that_is_given() -> None:
+    given = {each.code for _, old, new, _ in BREAKING for each in compare(old, new).differences}
+    given |= {each.code for case in UNSURES for each in compare(case.old, case.new).differences}
+    assert given | NOT_IN_THE_TABLE.keys() == CODES.keys()
+
+
+def test_all_differences_are_reported_each_with_its_own_smallest_document() -> None:
+    old = obj(
+        age={"type": "integer", "minimum": 0, "maximum": 150},
+        name={"type": "string", "maxLength": 50},
+        ward={"enum": ["icu", "er", "lab"]},
+        home=obj(zip=S),
+        tags={"type": "array", "items": S},
+    )
+    new = obj(
+        ["name"],
+        age={"type": "integer", "minimum": 0, "maximum": 120},
+        name={"type": "string", "maxLength": 3},
+        ward={"enum": ["icu", "er"]},
+        home=obj(zip={"type": "string", "pattern": "^[0-9]{5}$"}),
+        tags={"type": "array", "items": S, "uniqueItems": True},
+    )
+    answer = compare(old, new)
+    assert {
+        (each.code, each.field): each.counterexample and each.counterexample.text
+        for each in answer.differences
+    } == {
+        ("schema.required-added", ""): "{}",
+        ("schema.maximum-lowered", "/age"): '{"age":121}',
+        ("schema.max-length-lowered", "/name"): '{"name":"aaaa"}',
+        ("schema.enum-value-removed", "/ward"): '{"ward":"lab"}',
+        ("schema.pattern-added", "/home/zip"): '{"home":{"zip":""}}',
+        ("schema.unique-items-added", "/tags"): '{"tags":["",""]}',
+    }
+
+
+def test_a_sentence_gives_the_declared_values_before_and_after() -> None:
+    (difference,) = compare(obj(age={"maximum": 150}), obj(age={"maximum": 120})).differences
+    assert difference == Difference(
+        outcome=Outcome.REFUTED,
+        code="schema.maximum-lowered",
+        keyword="maximum",
+        old_pointer="/properties/age/maximum",
+        new_pointer="/properties/age/maximum",
+        field="/age",
+        sentence="`maximum` of `/age` went from 150 to 120; a record that the old schema accepts breaks it",
+        counterexample=difference.counterexample,
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        (obj(a=obj(b=S)), obj(a=obj(b={"type": "null"})), "/a/b"),
+        ({"items": {"items": S}}, {"items": {"items": {"type": "null"}}}, "/*/*"),
+        ({"prefixItems": [S, S]}, {"prefixItems": [S, {"type": "null"}]}, "/1"),
+        ({"patternProperties": {"^x": S}}, {"patternProperties": {"^x": {"type": "null"}}}, "/*"),
+        ({"additionalProperties": S}, {"additionalProperties": {"type": "null"}}, "/*"),
+        (obj(**{"a/b~c": S}), obj(**{"a/b~c": {"type": "null"}}), "/a~1b~0c"),
+    ],
+)
+def test_a_difference_says_where_in_a_record_it_is(old: Any, new: Any, field: str) -> None:
+    assert field in {each.field for each in compare(old, new).differences}
+
+
+def test_a_definition_used_twice_breaks_both_fields() -> None:
+    old = obj(home={"$ref": "#/$defs/a"}, work={"$ref": "#/$defs/a"}) | {"$defs": {"a": obj(zip=S)}}
+    new = obj(home={"$ref": "#/$defs/a"}, work={"$ref": "#/$defs/a"}) | {"$defs": {"a": obj(["zip"], zip=S)}}
+    found = [(each.field, each.old_pointer, each.new_pointer) for each in compare(old, new).differences]
+    assert found == [("/home", "/$defs/a", "/$defs/a/required"), ("/work", "/$defs/a", "/$defs/a/required")]
+
+
+def test_formats_count_only_when_they_are_asserted() -> None:
+    plain, dated = {"type": "string"}, {"type": "string", "format": "date"}
+    assert includes(plain, dated, formats_asserted=True).outcome is Outcome.REFUTED
+    assert includes(plain, dated, formats_asserted=False).outcome is Outcome.PROVEN
+
+
+def test_a_counterexample_is_exact_where_a_double_is_not() -> None:
+    (difference,) = compare({"maximum": 9007199254740993}, {"maximum": 9007199254740992}).differences
+    assert difference.counterexample is not None
+    assert difference.counterexample.text == "9007199254740993"
+
+
+def test_an_integer_of_draft_4_is_told_from_a_fraction_that_is_whole() -> None:
+    (difference, *_) = compare(
+        {"$schema": D7, "type": "integer"},
+        {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"},
+    ).differences
+    assert difference.counterexample is not None
+    assert difference.counterexample.text == "0.0"
