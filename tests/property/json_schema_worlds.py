@@ -235,7 +235,7 @@ def _changed(random: Random, schema: Any, maker: SchemaMaker, *, is_root: bool =
         keyword, below = random.choice(inner)
         return {**schema, keyword: _changed_below(random, keyword, below, maker)}
     return random.choice((_dropped, _shifted, _wrapped, _typed, _shuffled, _added))(
-        random, schema, maker, is_root
+        random, schema, maker, is_root=is_root
     )
 
 
