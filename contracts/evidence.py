@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from operator import methodcaller
+from typing import Any, Self
 
 from contracts.verdict import Severity, Stage, Verdict, Violation
 
@@ -27,6 +28,10 @@ VIOLATIONS_HEADER = "tidegate.violations"
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
+
+# The Kafka client fails on a name that is not UTF-8, and says so only to a caller that looks for it: called as
+# `message.headers()` often enough, Python no longer does, and the process dies of the half-made list.
+_read_headers = methodcaller("headers")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -208,3 +213,15 @@ def _summary(verdict: Verdict) -> str:
 
 def _is_decimal(text: str) -> bool:
     return text.isascii() and text.isdigit()
+
+
+def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
+    """Give the headers of a message of the Kafka client, in order. To be called once for a message.
+
+    None when a name among them is not UTF-8: no record that we have written has such a header.
+    """
+    try:
+        found = _read_headers(message) or []
+    except (SystemError, UnicodeDecodeError):
+        return []
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in found]

@@ -125,16 +125,6 @@ def read_committed(bootstrap_servers: str, topic: str, start: Vector, end: Vecto
         consumer.close()
 
 
-def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
-    """Give a record's headers in order; none when the client cannot read a name of them: it must be UTF-8, ours are."""
-    try:
-        found = message.headers() or []
-    except SystemError:  # so the client says it
-        return []
-    pairs = found.items() if isinstance(found, dict) else found
-    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
-
-
 def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: Vector) -> Iterator[Message]:
     deadline = time.monotonic() + _STALL_SECONDS
     while open_partitions:

@@ -12,9 +12,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from contracts.errors import NotFoundError, SettingsError
-from contracts.evidence import read_provenance
+from contracts.evidence import headers_of, read_provenance
 from contracts.ledger import Ledger, Position, Reconciliation, reconcile
-from spark_jobs.outputs import headers_of, read_committed
+from spark_jobs.outputs import read_committed
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
 from spark_jobs.sinks.kafka import ledger_name, read_ledger
 from spark_jobs.stream import accepted_topic, quarantine_topic

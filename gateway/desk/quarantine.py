@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 
 from contracts.errors import NotFoundError, Unavailable
-from contracts.evidence import EventPointer, Evidence, read_evidence
+from contracts.evidence import EventPointer, Evidence, headers_of, read_evidence
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
@@ -229,11 +229,7 @@ def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:
 
 def _record(message: Message) -> QuarantinedRecord:
     kind, milliseconds = message.timestamp()
-    try:
-        found = message.headers() or ()
-    except SystemError:  # so the client says that a name is not UTF-8; a record of ours has none of those
-        found = ()
-    headers = tuple((str(header[0]), _value(header[1])) for header in found)
+    headers = tuple(headers_of(message))
     return QuarantinedRecord(
         pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
         timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,
@@ -242,11 +238,6 @@ def _record(message: Message) -> QuarantinedRecord:
         headers=headers,
         evidence=read_evidence(headers),
     )
-
-
-def _value(header: str | bytes | None) -> bytes | None:
-    """Give a header's value as bytes, which it always is when it comes from a broker."""
-    return header.encode() if isinstance(header, str) else header
 
 
 def _moment(milliseconds: int) -> datetime | None:

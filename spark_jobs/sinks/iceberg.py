@@ -16,14 +16,14 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.evidence import Evidence, read_evidence
+from contracts.evidence import Evidence, headers_of, read_evidence
 from contracts.ledger import Ledger, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
 from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write, with_headers
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
 from spark_jobs.judge import column_types
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, headers_of, read_committed
+from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart

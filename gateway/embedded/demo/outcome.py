@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
 from contracts.errors import Unavailable
-from contracts.evidence import Evidence, Headers, read_evidence
+from contracts.evidence import Evidence, headers_of, read_evidence
 from contracts.ledger import Ledger
 
 _TIMEOUT_SECONDS = 30
@@ -112,8 +111,7 @@ def _places(consumer: Consumer, topic: str) -> list[TopicPartition]:
 
 
 def _refused(message: Message) -> RefusedRecord:
-    # The client's types allow for headers to be sent; those that it read are pairs of text and bytes.
-    evidence = read_evidence(cast("Headers | None", message.headers()))
+    evidence = read_evidence(headers_of(message))
     if evidence is None:
         place = f"{message.topic()}/{message.partition()}/{message.offset()}"
         raise Unavailable(f"{place} was not written by Tidegate: it has no evidence")

@@ -11,11 +11,12 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from contracts.document import parse_contract
+from contracts.evidence import headers_of
 from contracts.ledger import Ledger, Reconciliation
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.jars import Jars
-from spark_jobs.outputs import headers_of, read_committed
+from spark_jobs.outputs import read_committed
 from spark_jobs.reconcile import open_table, reconcile_table, reconcile_topic
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
