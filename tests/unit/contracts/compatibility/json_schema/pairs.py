@@ -1,7 +1,5 @@
 """Pairs of JSON Schemas and what is known of them: the case table of the comparison."""
 
-
-
 from __future__ import annotations
 
 from dataclasses import dataclass
