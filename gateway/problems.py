@@ -27,6 +27,7 @@ from contracts.errors import (
 from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
 from gateway.api.change_models import ChangeInfo
 from gateway.services.changes import BreakingChange
+from gateway.storage.database import UnstorableText
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2
@@ -79,6 +80,7 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     TooManyRequests: _Kind(429, "too-many-requests", "Too many requests"),
     BodyTooLarge: _Kind(413, "too-large", "The body is too large"),
     UnknownMediaType: _Kind(415, "media-type", "The content type is not read here"),
+    UnstorableText: _Kind(422, "invalid", "The request says something that cannot be"),
     InvalidBody: _Kind(422, "invalid", "The request says something that cannot be"),
     RequestError: _Kind(400, "malformed", "The request cannot be read"),
     TidegateError: _Kind(500, "internal", "The registry failed"),

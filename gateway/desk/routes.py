@@ -48,7 +48,9 @@ class _DeskRoute(APIRoute):
             except Unavailable as error:
                 return page("problem.html", status_code=503, title="No answer", detail=str(error))
             except TidegateError as error:
-                return page("problem.html", status_code=500, title="This did not work", detail=str(error))
+                return page(
+                    "problem.html", status_code=status_of(error), title="This did not work", detail=str(error)
+                )
 
         return handle_for_people
 

@@ -29,7 +29,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from contracts.errors import SettingsError, Unavailable
+from contracts.errors import SettingsError, TidegateError, Unavailable
 from gateway.storage.sql import Stores
 
 _LOCK_WAIT_SECONDS = 10.0
@@ -39,6 +39,10 @@ _WRITES = "tidegate_writes"
 _NO_SUCH_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)
 
 T = TypeVar("T")
+
+
+class UnstorableText(TidegateError):  # noqa: N818 - named for what was given
+    """A text that no database of the registry keeps or finds: it holds the character U+0000."""
 
 
 class Database:
@@ -131,6 +135,7 @@ def _engine(url: str) -> Engine:
         if parsed.get_backend_name() == "postgresql":
             engine = create_engine(parsed, pool_pre_ping=True)
             event.listen(engine, "begin", _begin_postgresql)
+            event.listen(engine, "before_cursor_execute", _refuse_nul)
             return engine
         if parsed.get_backend_name() != "sqlite":
             raise SettingsError(
@@ -151,7 +156,23 @@ def _engine(url: str) -> Engine:
         raise SettingsError(f"the folder of the registry's database cannot be made: {error}") from error
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "before_cursor_execute", _refuse_nul)
     return engine
+
+
+def _refuse_nul(
+    _connection: Connection,
+    _cursor: Any,
+    _statement: str,
+    parameters: Any,
+    _context: Any,
+    is_many: bool,  # noqa: FBT001
+) -> None:
+    """Refuse on every database what PostgreSQL cannot keep. Raises UnstorableText."""
+    for row in parameters if is_many else (parameters,):
+        for value in row.values() if isinstance(row, dict) else row:
+            if isinstance(value, str) and "\0" in value:
+                raise UnstorableText("a text holds the character U+0000, which cannot be kept or looked for")
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

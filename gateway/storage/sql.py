@@ -21,6 +21,7 @@ from gateway.storage.subjects import SubjectStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
 
 _MICROSECOND = timedelta(microseconds=1)
+_HIGHEST_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,8 @@ class ContractStore:
 
     def by_registry_id(self, registry_id: int) -> ContractVersion | None:
         """Find one version by its global number."""
+        if registry_id > _HIGHEST_ID:
+            return None  # PostgreSQL would take the question for a mistake
         return self._one(_versions().where(VersionRow.registry_id == registry_id))
 
     def highest(self, contract_id: str, statuses: Sequence[str] | None = None) -> ContractVersion | None:

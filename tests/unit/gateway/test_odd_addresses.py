@@ -1,0 +1,58 @@
+"""Addresses that name nothing that could be: the same answer on every database, and never a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.factory import Factory
+
+NUL = (
+    "/api/v1/contracts/%00",
+    "/api/v1/contracts/a%00b/versions/1.0.0",
+    "/api/v1/contracts/a/versions/%00",
+    "/api/v1/contracts/%00/consumers",
+    "/api/v1/contracts?topic=%00",
+    "/api/v1/contracts?domain=%00",
+    "/api/v1/streams/%00",
+    "/api/v1/streams/%00/batches",
+    "/api/v1/audit?subject=%00",
+    "/subjects/%00/versions",
+    "/subjects?subjectPrefix=%00",
+    "/schemas?subjectPrefix=%00",
+    "/schemas/guids/%00",
+    "/config/%00",
+    "/contexts/%00/subjects",
+    "/associations/resources/%00",
+    "/associations/resources/%00/%00",
+)
+NOWHERE = (
+    "/api/v1/contracts/by-registry-id/2147483648",
+    "/api/v1/contracts/by-registry-id/9223372036854775807",
+    "/api/v1/contracts/%ff",
+    "/api/v1/contracts/%ED%A0%80",
+    "/api/v1/contracts/" + "x" * 5000,
+    "/schemas/ids/2147483648",
+    "/schemas/ids/99999999999999999999",
+)
+
+
+def test_an_address_with_a_nul_is_refused(client: Any) -> None:
+    assert {path: client.get(path).status_code for path in NUL} == dict.fromkeys(NUL, 422)
+
+
+def test_the_desk_says_so_on_a_page(client: Any) -> None:
+    for path in ("/desk/contracts/%00", "/desk/streams/%00"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (422, "text/html; charset=utf-8")
+
+
+def test_a_number_or_name_that_nothing_has_is_not_found(client: Any) -> None:
+    assert {path: client.get(path).status_code for path in NOWHERE} == dict.fromkeys(NOWHERE, 404)
+
+
+def test_a_document_with_a_nul_is_refused_and_not_kept(
+    client: Any, factory: Factory, make_contract: Any
+) -> None:
+    answer = client.post("/api/v1/contracts", make_contract(domain="a\0b"))
+    assert answer.status_code == 422
+    assert factory.audit().page(0, 10).entries == ()
