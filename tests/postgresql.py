@@ -49,7 +49,7 @@ class Postgresql:
     @contextmanager
     def running(cls) -> Iterator[Self]:
         """Start a server whose text sorts as people sort it, so that a forgotten COLLATE shows. Debian's binaries."""
-        binaries = _newest_binaries()
+        binaries = newest_binaries()
         folder = Path(tempfile.mkdtemp(prefix="tidegate-pg-", dir=_memory()))
         as_user = _unprivileged(folder)
         try:
@@ -96,9 +96,9 @@ class Postgresql:
         self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]  # our own literals
 
 
-def _newest_binaries() -> Path:
+def newest_binaries(folder: Path = _BINARIES) -> Path:
     """Find PostgreSQL. Without it the tests that need it are left out, but not in CI."""
-    found = sorted(_BINARIES.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    found = sorted(folder.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if found:
         return found[-1].parent
     missing = "PostgreSQL is not installed; as root: apt-get install postgresql"

@@ -133,7 +133,10 @@ def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "postgresql":
-            engine = create_engine(parsed, pool_pre_ping=True)
+            if parsed.drivername == "postgresql":
+                parsed = parsed.set(drivername="postgresql+psycopg")
+            # As many connections as the web framework has threads: readers do not wait behind writers.
+            engine = create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=38)
             event.listen(engine, "begin", _begin_postgresql)
             event.listen(engine, "before_cursor_execute", _refuse_nul)
             return engine
@@ -200,9 +203,12 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    """Take the turn of the writers at the start of a write; it ends with the transaction."""
+    """Take the turn of the writers at the start of a write; it ends with the transaction. Nobody waits for ever."""
     if connection.get_execution_options().get(_WRITES, False):
-        connection.execute(text("SELECT pg_advisory_xact_lock(:turn)"), {"turn": _WRITERS_TURN})
+        connection.execute(
+            text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:turn)"),
+            {"wait": f"{_LOCK_WAIT_SECONDS:.0f}s", "turn": _WRITERS_TURN},
+        )
 
 
 def _alembic_config(connection: Connection) -> Config:

@@ -17,7 +17,7 @@ from gateway.factory import Factory
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
 from gateway.storage.tables import Table
-from tests.postgresql import Postgresql
+from tests.postgresql import Postgresql, newest_binaries
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
@@ -66,6 +66,30 @@ def test_migrations_make_exactly_the_mapped_tables(database_url: str) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Table.metadata) == []
     engine.dispose()
+
+
+@only_postgresql
+def test_the_driver_need_not_be_named(database_url: str) -> None:
+    database = Database(database_url.replace("postgresql+psycopg:", "postgresql:"))
+    assert database.is_current()
+    database.close()
+
+
+@only_postgresql
+def test_whoever_waits_too_long_for_the_writers_turn_hears_of_an_outage(
+    factory: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.storage.database._LOCK_WAIT_SECONDS", 1.0)
+    other = Database(factory.settings.database_url.get_secret_value())
+
+    def work(stores: Stores) -> None:
+        stores.audit.last()  # the turn is taken with the first statement
+        with pytest.raises(Unavailable, match="lock timeout"):
+            other.write(lambda stores: stores.audit.last())
+        assert other.read(lambda stores: stores.audit.last()) is None
+
+    factory.database.write(work)
+    other.close()
 
 
 @only_postgresql
@@ -122,11 +146,11 @@ def test_a_failed_write_leaves_nothing(factory: Factory, make_report: MakeReport
 def test_commits_are_durable_and_readers_see_one_state_on_postgresql(factory: Factory) -> None:
     def settings(stores: Stores) -> tuple[object, ...]:
         connection = stores.contracts._session.connection()
-        names = ("synchronous_commit", "transaction_isolation")
+        names = ("synchronous_commit", "transaction_isolation", "lock_timeout")
         return tuple(connection.exec_driver_sql(f"SHOW {name}").scalar() for name in names)
 
-    assert factory.database.read(settings) == ("on", "repeatable read")
-    assert factory.database.write(settings) == ("on", "read committed")
+    assert factory.database.read(settings) == ("on", "repeatable read", "0")
+    assert factory.database.write(settings) == ("on", "read committed", "10s")
 
 
 def test_registry_ids_are_never_given_twice(factory: Factory, make_contract: MakeContract) -> None:
@@ -178,3 +202,14 @@ def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_with_a_percent_sign_is_a_folder(tmp_path: Path) -> None:
     Database(url(tmp_path / "100%(x)s")).migrate()
     assert (tmp_path / "100%(x)s" / "registry.db").exists()
+
+
+def test_without_postgresql_its_tests_are_left_out_but_not_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="as root: apt-get install postgresql"):
+        newest_binaries(tmp_path)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="as root: apt-get install postgresql"):
+        newest_binaries(tmp_path)
