@@ -67,7 +67,7 @@ class Branch:
     @cached_property
     def weight(self) -> int:
         """Give how many steps one look at the branch counts as."""
-        return 1 + (len(self.facts.leaves) + 4 * len(self.broken) + len(self.asserted)) // 128
+        return 1 + (len(self.facts.leaves) + 4 * len(self.broken) + len(self.asserted)) // 256
 
     @property
     def core(self) -> Branch:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Additional, Matching, Names, Node
 from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError, Prover
 from contracts.compatibility.json_schema.scalars import (
+    MAX_WHOLE,
     number_candidates,
     string_candidates,
     writing_matters,
@@ -179,5 +179,5 @@ def _as_written(values: Iterable[Any], branch: Branch) -> Iterator[Any]:
     """Give values, and those that are whole also with a fraction where the writing matters."""
     for value in values:
         yield value
-        if writing_matters(branch) and type_of(value) == INTEGER and abs(value) < 10**15:
-            yield Decimal(f"{int(value)}.0")
+        if writing_matters(branch) and type_of(value) == INTEGER and abs(value) < MAX_WHOLE:
+            yield float(value)

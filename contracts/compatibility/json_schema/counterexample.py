@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
+from fractions import Fraction
+from itertools import chain, islice
 from typing import Any, Final
 
 from contracts.compatibility.inclusion import Counterexample
@@ -13,7 +14,7 @@ from contracts.compatibility.json_schema.candidates import Maker
 from contracts.compatibility.json_schema.gaps import LEADING, Gap, Step
 from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Node
-from contracts.compatibility.json_schema.values import exceeds, text_of
+from contracts.compatibility.json_schema.values import exceeds, text_of, written
 from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.record import MAX_DEPTH, decode_exactly
@@ -21,7 +22,7 @@ from contracts.verdict import Violation
 
 _MAX_TRIES: Final = 120
 MAX_CHECKS: Final = 400
-_MAX_JUDGED: Final = 20_000
+_MAX_JUDGED: Final = 12_000
 _MAX_PARTS: Final = 2_000
 
 
@@ -50,7 +51,7 @@ class Refuter:
         At most `checks` smaller documents are judged.
         """
         pointer = gap.target.place.pointer
-        for document in (*islice(self._documents(gap), _MAX_TRIES), *self._any_documents()):
+        for document in chain(islice(self._documents(gap), _MAX_TRIES), self._any_documents()):
             if self._separates(document, pointer):
                 return self._counterexample(document, pointer, checks)
         return None
@@ -70,10 +71,10 @@ class Refuter:
                 return Counterexample(text)
         return None
 
-    def _any_documents(self) -> list[Any]:
+    def _any_documents(self) -> Iterator[Any]:
         if self._general is None:
             self._general = self._maker.values((self._old.node,), (self._new.node,), 0, 40)
-        return self._general
+        yield from self._general
 
     # Making.
 
@@ -81,7 +82,7 @@ class Refuter:
         at = gap.situation
         # A place that was free is in the gap as the leaf that leads there.
         broken = gap.target.schema if gap.target is at.via and isinstance(gap.target, LEADING) else gap.target
-        inner = self._maker.values(at.holding, (*at.broken, broken), len(at.steps), 12)
+        inner = self._maker.values(at.holding, (*at.broken, broken), 0, 12)
         yield from self._wrapped(inner, at.steps)
 
     def _wrapped(self, values: list[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
@@ -91,19 +92,19 @@ class Refuter:
             return
         *outer, step = steps
         for value in values:
-            containers = list(islice(self._containers(step, value, len(outer)), 4))
+            containers = list(islice(self._containers(step, value), 4))
             yield from self._wrapped(containers, tuple(outer))
 
-    def _containers(self, step: Step, value: Any, depth: int) -> Iterator[Any]:
-        for branch in self._maker.branches(step.holding, step.broken, depth):
+    def _containers(self, step: Step, value: Any) -> Iterator[Any]:
+        for branch in self._maker.branches(step.holding, step.broken, 0):
             if isinstance(step.key, int):
-                yield from islice(arrays(self._maker, branch, depth, {step.key: value}), 3)
+                yield from islice(arrays(self._maker, branch, 0, {step.key: value}), 3)
                 continue
             names = (
                 [step.key] if step.key is not None else self._maker.names(step.place) if step.place else []
             )
             for name in names[:3]:
-                yield from islice(objects(self._maker, branch, depth, {name: value}), 3)
+                yield from islice(objects(self._maker, branch, 0, {name: value}), 3)
 
     # Judging.
 
@@ -112,12 +113,9 @@ class Refuter:
         self._left -= 1
         if self._left < 0 or exceeds(document, MAX_DEPTH, _MAX_PARTS):
             return False
-        record = document
-        if _holds_decimal(document):
-            record = decode_exactly(text_of(document).encode(errors="replace"))
-        if not self._tells_apart(record):
+        if not self._tells_apart(document):
             return False
-        return pointer is None or any(_is_near(pointer, each) for each in self._new.judge.refusing(record))
+        return pointer is None or any(_is_near(pointer, each) for each in self._new.judge.refusing(document))
 
     def _tells_apart(self, record: Any) -> bool:
         if isinstance(record, Violation):
@@ -140,15 +138,6 @@ class Refuter:
                     document, changed = smaller, True
                     break
         return document
-
-
-def _holds_decimal(value: Any) -> bool:
-    """Whether a value holds numbers that are another Python type once they are decoded from text."""
-    if isinstance(value, dict):
-        return any(_holds_decimal(member) for member in value.values())
-    if isinstance(value, list):
-        return any(_holds_decimal(item) for item in value)
-    return isinstance(value, Decimal | float)
 
 
 def _is_near(pointer: str, refused: str) -> bool:
@@ -199,6 +188,10 @@ def _smaller_objects(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {name: value[name] for name in part}
     for name in names:
         yield {each: member for each, member in value.items() if each != name}
+    for name in names:
+        for shorter in ("", "a", name[: len(name) // 2], name[1:]):
+            if len(shorter) < len(name) and shorter not in value:
+                yield {shorter if each == name else each: member for each, member in value.items()}
     for name, member in value.items():
         yield from ({**value, name: lighter} for lighter in _smaller(member))
 
@@ -210,4 +203,4 @@ def _rounder(number: Decimal) -> Iterator[Any]:
     yield int(number)
     exponent = number.as_tuple().exponent
     if isinstance(exponent, int) and exponent < -1:
-        yield number.quantize(Decimal(1).scaleb(exponent + 1))
+        yield written(Fraction(number.quantize(Decimal(1).scaleb(exponent + 1))))

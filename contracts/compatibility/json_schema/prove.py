@@ -19,11 +19,11 @@ from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import JsonSchema
 
-DEFAULT_BUDGET: Final = 40_000
-"""Steps of the proof; about a second where every one is needed."""
+DEFAULT_BUDGET: Final = 50_000
+"""Steps of the proof; a second or two where every one is needed."""
 MAX_NESTING: Final = 200
 MAX_PARTS: Final = 200_000
-_LEAST_CHECKS: Final = 40
+_LEAST_CHECKS: Final = 15
 _SHARE: Final = 8
 """One difference gets an eighth of the steps that are left, so that a hard one leaves some for the others."""
 

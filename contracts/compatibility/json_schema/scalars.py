@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
@@ -25,6 +24,8 @@ from contracts.compatibility.json_schema.values import NUMBER, exact, is_decimal
 
 _ASIDE: Final = re.compile(r"\(\?<?[=!][^()]*\)|\\[bB]")
 _FEW: Final = 20
+MAX_WHOLE: Final = 10**15
+"""Whole numbers below this are also written as fractions: 1.0 is a double that stands for itself."""
 _MAX_LENGTH: Final = 5_000
 _COMMON: Final = tuple(Fraction(text) for text in ("0", "1", "-1", "2", "1/2", "3/2", "1/10"))
 _SAMPLES: Final = {
@@ -105,8 +106,8 @@ def number_candidates(branch: Branch, *, is_integer: bool) -> Iterator[Any]:
         found.update(dict.fromkeys(facts.step * factor for factor in (1, 2, 3, 5, 7, -1)))
     for number in sorted(found, key=lambda each: (each.denominator, abs(each), each < 0)):
         if (number.denominator == 1) == is_integer and is_decimal(number):
-            if is_integer and writing_matters(branch):
-                yield Decimal(f"{int(number)}.0")
+            if is_integer and abs(number) < MAX_WHOLE and writing_matters(branch):
+                yield float(number)
             yield written(number)
 
 

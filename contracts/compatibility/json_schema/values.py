@@ -29,6 +29,7 @@ TYPES: Final = {
     "object": OBJECT,
 }
 
+_DOUBLE_IS_EXACT: Final = 2**53
 MAX_EXPONENT: Final = 400
 """Numbers written with larger exponents are not calculated with: 1e999999999 would fill the memory."""
 
@@ -106,15 +107,18 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
     return True
 
 
-def written(number: Fraction) -> int | Decimal:
-    """Write a number whose denominator divides a power of ten; None of it is lost."""
+def written(number: Fraction) -> int | float | Decimal:
+    """Give a number whose denominator divides a power of ten as the type that its text is decoded to."""
     if number.denominator == 1:
         return int(number)
-    digits = 0
-    while number.denominator != 1:
-        number *= 10
+    digits, whole = 0, number
+    while whole.denominator != 1:
+        whole *= 10
         digits += 1
-    return Decimal(f"{number.numerator}e-{digits}")
+    decimal = Decimal(f"{whole.numerator}e-{digits}")
+    double = float(decimal)
+    is_kept = abs(double) < _DOUBLE_IS_EXACT and Decimal(repr(double)) == decimal
+    return double if is_kept else decimal
 
 
 def is_decimal(number: Fraction) -> bool:
