@@ -569,6 +569,48 @@ _ADDRESS = obj(["city"], city=S, zip={"type": "string", "pattern": "^[0-9]{5}$"}
 
 SAMES = (
     Same(
+        "patterns of two branches under unevaluatedProperties",
+        {
+            "anyOf": [{"patternProperties": {"^a": S}}, {"patternProperties": {"^b": S}}],
+            "unevaluatedProperties": False,
+        },
+        {
+            "anyOf": [{"patternProperties": {"^b": S}}, {"patternProperties": {"^a": S}}],
+            "unevaluatedProperties": False,
+        },
+    ),
+    Same(
+        "items of a branch under unevaluatedItems",
+        {
+            "type": "array",
+            "anyOf": [{"prefixItems": [S]}, {"prefixItems": [True, I]}],
+            "unevaluatedItems": False,
+            "minItems": 2,
+        },
+        {
+            "type": "array",
+            "anyOf": [{"prefixItems": [True, I]}, {"prefixItems": [S]}],
+            "unevaluatedItems": False,
+            "minItems": 2,
+        },
+    ),
+    Same(
+        "else and dependentSchemas under unevaluatedProperties",
+        {
+            "type": "object",
+            "if": {"required": ["a"]},
+            "then": {"properties": {"a": S}},
+            "else": {"properties": {"b": S}},
+            "unevaluatedProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"b": S},
+            "dependentSchemas": {"a": {"properties": {"a": S, "b": False}}},
+            "unevaluatedProperties": False,
+        },
+    ),
+    Same(
         "an annotation",
         S,
         {
