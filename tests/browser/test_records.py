@@ -189,7 +189,7 @@ def test_two_megabytes_are_shown_around_their_marks(
         **contract["schema"]["definition"],
         "properties": {**contract["schema"]["definition"]["properties"], "items": items},
     }
-    wide = {**contract, "version": "1.4.0", "schema": {"type": "json-schema", "definition": schema}}
+    wide = {**contract, "version": "2.0.0", "schema": {"type": "json-schema", "definition": schema}}
     gateway.publish(wide)
     record = admission(1, items=[{"i": at, "name": "x" * 30} for at in range(40_000)], age=999)
     record["items"][39_000]["i"] = "thirty-nine thousand"
