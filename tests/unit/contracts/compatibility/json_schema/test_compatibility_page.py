@@ -1,0 +1,15 @@
+"""The table of codes in docs/compatibility.md is the table of the program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from contracts.compatibility.json_schema.codes import CODES
+
+PAGE = Path(__file__).parents[5] / "docs" / "compatibility.md"
+
+
+def test_the_page_lists_every_code_with_its_meaning() -> None:
+    rows = re.findall(r"^\| `(schema\.[a-z-]+)` \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == list(CODES.items())
