@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any, cast
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -60,23 +61,29 @@ class CountingPlan:
 
 
 class InputRows(StreamingQueryListener):
-    """Sums up how many rows Spark says that it has read, over all batches of all queries."""
+    """Sums up how many rows Spark says that it has read, over all batches of the queries that it saw starting.
+
+    Events come late: the end of the query before may come when the next one runs.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
         self.ended = Event()
+        self._runs: set[UUID] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
+        self._runs.add(event.runId)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        self.rows += event.progress.numInputRows
+        if event.progress.runId in self._runs:
+            self.rows += event.progress.numInputRows
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         pass
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802 - the same
-        self.ended.set()
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        if event.runId in self._runs:
+            self.ended.set()
 
 
 @pytest.fixture
