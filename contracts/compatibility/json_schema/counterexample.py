@@ -14,7 +14,7 @@ from contracts.compatibility.json_schema.candidates import Maker
 from contracts.compatibility.json_schema.gaps import LEADING, Gap, Step
 from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Node
-from contracts.compatibility.json_schema.values import exceeds, text_of, written
+from contracts.compatibility.json_schema.values import exact, exceeds, text_of, written
 from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.record import MAX_DEPTH, decode_exactly
@@ -175,7 +175,7 @@ def _simpler(value: Any) -> Iterator[Any]:
         yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
     elif isinstance(value, int | float | Decimal):
         yield from (0, 1, 2, -1)
-        yield from _rounder(Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
+        yield from _rounder(value)
     yield from (0, "", {}, [], None)
 
 
@@ -196,11 +196,14 @@ def _smaller_objects(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from ({**value, name: lighter} for lighter in _smaller(member))
 
 
-def _rounder(number: Decimal) -> Iterator[Any]:
-    if abs(number.adjusted()) > 40:
+def _rounder(value: float | Decimal) -> Iterator[Any]:
+    number = exact(value)
+    if number is None:
         return
     yield int(number / 2)
     yield int(number)
-    exponent = number.as_tuple().exponent
-    if isinstance(exponent, int) and exponent < -1:
-        yield written(Fraction(number.quantize(Decimal(1).scaleb(exponent + 1))))
+    places = 0
+    while (number * 10**places).denominator != 1:
+        places += 1
+    if places > 1:
+        yield written(Fraction(round(number * 10 ** (places - 1)), 10 ** (places - 1)))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -33,6 +34,7 @@ from contracts.compatibility.json_schema.nodes import (
     OneValue,
     Opaque,
     Pattern,
+    Precision,
     Property,
     PropertyCount,
     Required,
@@ -42,7 +44,7 @@ from contracts.compatibility.json_schema.nodes import (
     concerns,
     resolved,
 )
-from contracts.compatibility.json_schema.values import NUMBER, exact, key_of, type_of
+from contracts.compatibility.json_schema.values import MAX_EXACT, NUMBER, exact, key_of, margin, type_of
 from contracts.errors import ContractError
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import JsonSchema
@@ -155,9 +157,18 @@ def _number(value: Any, node: Node) -> bool | None:
         return None
     match node:
         case Bound():
-            return within(number, node)
+            is_near = abs(number - node.limit) <= margin(node.limit)
+            is_kept = isinstance(value, int | float) and abs(number) < MAX_EXACT
+            return (
+                within(number, node) if is_kept or node.precision is Precision.EXACT or not is_near else None
+            )
         case MultipleOf(step=step):
-            return (number / step).denominator == 1
+            is_multiple = (number / step).denominator == 1
+            return (
+                None
+                if isinstance(value, Decimal) and node.precision is not Precision.EXACT and not is_multiple
+                else is_multiple
+            )
         case WrittenAsInteger():
             return None if number.denominator == 1 else False
         case _:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +24,18 @@ from contracts.compatibility.json_schema.nodes import (
     OneValue,
     Opaque,
     Pattern,
+    Precision,
     WrittenAsInteger,
 )
-from contracts.compatibility.json_schema.values import INTEGER, NUMBER, STRING, TYPES, exact, key_of
+from contracts.compatibility.json_schema.values import (
+    INTEGER,
+    MAX_EXACT,
+    NUMBER,
+    STRING,
+    TYPES,
+    exact,
+    key_of,
+)
 
 if TYPE_CHECKING:
     from contracts.compatibility.json_schema.compiler import Compiler  # it calls these functions
@@ -107,9 +117,17 @@ def _bound(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     is_lower = keyword.lower().endswith("minimum")
     beside = spot.schema.get(f"exclusive{keyword.capitalize()}")
     is_exclusive = keyword.startswith("exclusive") or (compiler.dialect is Dialect.DRAFT4 and beside is True)
-    return Bound(
-        compiler.number("bound", is_lower, limit, is_exclusive), place, is_lower, limit, is_exclusive
-    )
+    precision = _precision(place.value, limit)
+    number = compiler.number("bound", is_lower, limit, is_exclusive, precision)
+    return Bound(number, place, is_lower, limit, is_exclusive, precision)
+
+
+def _precision(written: float, limit: Fraction) -> Precision:
+    if limit.denominator != 1:
+        return Precision.EXACT
+    if not isinstance(written, int):
+        return Precision.DOUBLE
+    return Precision.EXACT if abs(limit) <= MAX_EXACT else Precision.UNKNOWN
 
 
 def _multiple_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -117,7 +135,9 @@ def _multiple_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     step = exact(place.value) if isinstance(place.value, int | float) else None
     if step is None:
         return compiler.opaque(spot, keyword, NUMBER)
-    return MultipleOf(compiler.number("multiple", step), place, step)
+    by_double = Precision.DOUBLE if isinstance(place.value, int) else Precision.UNKNOWN
+    precision = by_double if step.denominator == 1 else Precision.EXACT
+    return MultipleOf(compiler.number("multiple", step, precision), place, step, precision)
 
 
 def _length(compiler: Compiler, spot: Spot, keyword: str) -> Node:

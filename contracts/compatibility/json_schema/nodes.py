@@ -42,6 +42,17 @@ class Place:
     value: Any = None
 
 
+class Precision(StrEnum):
+    """How the judge compares a number with a bound, which matters for numbers that no double and no 64 bits hold."""
+
+    EXACT = "exact"
+    """As numbers: bounds that are written with a fraction, and integers up to 2^53."""
+    DOUBLE = "double"
+    """By the nearest double: bounds that are integers, but written with a point or an exponent."""
+    UNKNOWN = "unknown"
+    """By one or the other: integers beyond 2^53."""
+
+
 class Interner:
     """Gives equal forms the same number."""
 
@@ -141,19 +152,28 @@ class Opaque(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound(Node):
-    """The number is at least (`is_lower`) or at most `limit`, or beyond it when `is_exclusive`."""
+    """The number is at least (`is_lower`) or at most `limit`, or beyond it when `is_exclusive`.
+
+    `precision` says how the judge compares.
+    """
 
     is_lower: bool
     limit: Fraction
     is_exclusive: bool
+    precision: Precision
     group: ClassVar[int] = NUMBER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultipleOf(Node):
-    """The number is an integer times `step`, which is positive."""
+    """The number is an integer times `step`, which is positive.
+
+    Where the step is an integer, the judge also takes a fraction for a multiple whose nearest double is one: so
+    `precision` is DOUBLE for steps that are written as integers, UNKNOWN for those that are written as 2.0.
+    """
 
     step: Fraction
+    precision: Precision
     group: ClassVar[int] = NUMBER
 
 

@@ -16,6 +16,7 @@ from contracts.compatibility.json_schema.nodes import (
     MultipleOf,
     Node,
     OneValue,
+    Precision,
     WrittenAsInteger,
 )
 from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, strings
@@ -24,6 +25,8 @@ from contracts.compatibility.json_schema.values import NUMBER, exact, is_decimal
 
 _ASIDE: Final = re.compile(r"\(\?<?[=!][^()]*\)|\\[bB]")
 _FEW: Final = 20
+_HAIR: Final = Fraction(1, 10**20)
+"""A part of a number that no double shows."""
 MAX_WHOLE: Final = 10**15
 """Whole numbers below this are also written as fractions: 1.0 is a double that stands for itself."""
 _MAX_LENGTH: Final = 5_000
@@ -113,10 +116,14 @@ def number_candidates(branch: Branch, *, is_integer: bool) -> Iterator[Any]:
 
 def _named(leaf: Node, step: Fraction | None) -> Iterator[Fraction]:
     match leaf:
-        case Bound(limit=limit):
+        case Bound(limit=limit, precision=precision):
             yield from _around(limit, step)
+            if precision is not Precision.EXACT:
+                yield from (limit + limit * _HAIR, limit - limit * _HAIR)
         case MultipleOf(step=own):
             yield from (own * factor for factor in (1, 2, 3, -1))
+            if leaf.precision is not Precision.EXACT:
+                yield own + own * _HAIR
         case OneValue(values=values):
             numbers = [exact(value) for value in values[:_FEW] if type_of(value) & NUMBER]
             yield from (each for number in numbers if number is not None for each in (number, number + 1))

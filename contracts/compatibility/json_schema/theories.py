@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from contracts.compatibility.json_schema.evaluate import fits, within
+from contracts.compatibility.json_schema.evaluate import fits
 from contracts.compatibility.json_schema.facts import Count
 from contracts.compatibility.json_schema.nodes import (
     Bound,
@@ -18,6 +18,7 @@ from contracts.compatibility.json_schema.nodes import (
     Node,
     OneValue,
     Pattern,
+    Precision,
 )
 from contracts.compatibility.json_schema.regular import (
     Question,
@@ -25,6 +26,7 @@ from contracts.compatibility.json_schema.regular import (
     automaton_of,
     first_string,
 )
+from contracts.compatibility.json_schema.values import MAX_EXACT, margin
 
 _MAX_LISTED: Final = 300
 
@@ -55,13 +57,11 @@ class Line:
     low: tuple[Fraction, bool] | None = None
     high: tuple[Fraction, bool] | None = None
 
-    def keep(self, bound: Bound) -> None:
-        """Narrow to what keeps a bound."""
-        self._cut(bound.limit, is_lower=bound.is_lower, is_exclusive=bound.is_exclusive)
-
-    def break_(self, bound: Bound) -> None:
-        """Narrow to what breaks a bound."""
-        self._cut(bound.limit, is_lower=not bound.is_lower, is_exclusive=not bound.is_exclusive)
+    def take(self, bound: Bound, *, is_kept: bool, slack: Fraction | int = 0) -> None:
+        """Narrow to what keeps or breaks a bound, or comes nearer to that than `slack`."""
+        is_lower, is_exclusive = bound.is_lower is is_kept, bound.is_exclusive is is_kept
+        limit = bound.limit - slack if is_lower else bound.limit + slack
+        self._cut(limit, is_lower=is_lower, is_exclusive=is_exclusive and not slack)
 
     def _cut(self, limit: Fraction, *, is_lower: bool, is_exclusive: bool) -> None:
         end = (limit, is_exclusive)
@@ -97,62 +97,81 @@ class NumberFacts:
     broken: list[Node]
     is_integer: bool
     line: Line = field(default_factory=Line)
+    """Where the number is."""
+    double: Line = field(default_factory=Line)
+    """Where the double is that the judge takes for the number, when it takes one."""
     step: Fraction | None = None
+    """What the number is a multiple of."""
+    rounded_step: Fraction | None = None
+    """What the double is a multiple of that is nearest to a number with a fraction."""
 
     def __post_init__(self) -> None:
-        steps = [Fraction(1)] if self.is_integer else []
+        if self.is_integer:
+            self.step = Fraction(1)
         for leaf in self.holding:
             if isinstance(leaf, Bound):
-                self.line.keep(leaf)
+                self._take(leaf, is_kept=True)
             elif isinstance(leaf, MultipleOf):
-                steps.append(leaf.step)
+                self._keep_step(leaf)
         for leaf in self.broken:
             if isinstance(leaf, Bound):
-                self.line.break_(leaf)
-        for step in steps:
-            self.step = step if self.step is None else _common_multiple(self.step, step)
+                self._take(leaf, is_kept=False)
+
+    def _take(self, bound: Bound, *, is_kept: bool) -> None:
+        # A double tells small integers apart.
+        if bound.precision is Precision.EXACT or (self.is_integer and abs(bound.limit) < MAX_EXACT // 4):
+            self.line.take(bound, is_kept=is_kept)
+            return
+        self.line.take(bound, is_kept=is_kept, slack=margin(bound.limit))
+        if bound.precision is Precision.DOUBLE:
+            self.double.take(bound, is_kept=is_kept)
+
+    def _keep_step(self, leaf: MultipleOf) -> None:
+        if leaf.precision is Precision.DOUBLE and not self.is_integer:
+            self.rounded_step = _common_multiple(self.rounded_step, leaf.step)
+        elif leaf.precision is Precision.EXACT or self.is_integer:
+            self.step = _common_multiple(self.step, leaf.step)
 
     @property
     def is_empty(self) -> bool:
         """Whether surely no number is like that."""
-        if self.line.is_empty or self._is_between_steps():
-            return True
         line = self.line
+        if line.is_empty or self.double.is_empty or self._is_between_steps():
+            return True
         if line.low is not None and line.high is not None and line.low[0] == line.high[0]:
             return self._excludes(line.low[0])
         if self.step is None:
             return False
         first, last = line.multiples(self.step)
-        if first is None or last is None:
-            return False
-        if last - first >= _MAX_LISTED:
+        if first is None or last is None or last - first >= _MAX_LISTED:
             return False
         return all(self._excludes(factor * self.step) for factor in range(first, last + 1))
 
     def _is_between_steps(self) -> bool:
         """Whether every number left is a multiple of what it must not be, or an integer though it must be none."""
-        if self.step is None:
-            return False
-        if not self.is_integer and self.step.denominator == 1:
+        if self.step is not None and self.step.denominator == 1 and not self.is_integer:
             return True
+        broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
         return any(
-            isinstance(leaf, MultipleOf) and (self.step / leaf.step).denominator == 1 for leaf in self.broken
+            # A double that is a multiple says nothing of a step that is compared exactly.
+            step is not None and (step / leaf.step).denominator == 1
+            for leaf in broken
+            for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
         )
 
     def _excludes(self, number: Fraction) -> bool:
         if (number.denominator == 1) != self.is_integer:
             return True
-        for leaf in self.broken:
-            if isinstance(leaf, OneValue) and ("number", number) in leaf.by_key:
-                return True
-            if isinstance(leaf, MultipleOf) and (number / leaf.step).denominator == 1:
-                return True
-            if isinstance(leaf, Bound) and within(number, leaf):
-                return True
-        return False
+        return any(
+            (isinstance(leaf, OneValue) and ("number", number) in leaf.by_key)
+            or (isinstance(leaf, MultipleOf) and (number / leaf.step).denominator == 1)
+            for leaf in self.broken
+        )
 
 
-def _common_multiple(one: Fraction, other: Fraction) -> Fraction:
+def _common_multiple(one: Fraction | None, other: Fraction) -> Fraction:
+    if one is None:
+        return other
     return Fraction(
         math.lcm(one.numerator * other.denominator, other.numerator * one.denominator),
         one.denominator * other.denominator,

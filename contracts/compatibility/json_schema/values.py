@@ -29,7 +29,9 @@ TYPES: Final = {
     "object": OBJECT,
 }
 
-_DOUBLE_IS_EXACT: Final = 2**53
+MAX_EXACT: Final = 2**53
+"""Up to here a double holds every integer."""
+_SMALLEST_NORMAL: Final = Fraction(1, 2**1000)
 MAX_EXPONENT: Final = 400
 """Numbers written with larger exponents are not calculated with: 1e999999999 would fill the memory."""
 
@@ -117,8 +119,13 @@ def written(number: Fraction) -> int | float | Decimal:
         digits += 1
     decimal = Decimal(f"{whole.numerator}e-{digits}")
     double = float(decimal)
-    is_kept = abs(double) < _DOUBLE_IS_EXACT and Decimal(repr(double)) == decimal
+    is_kept = abs(double) < MAX_EXACT and Decimal(repr(double)) == decimal
     return double if is_kept else decimal
+
+
+def margin(limit: Fraction) -> Fraction:
+    """Give how far from a limit a number is that a double tells from it for sure."""
+    return (abs(limit) + _SMALLEST_NORMAL) / 2**51
 
 
 def is_decimal(number: Fraction) -> bool:

@@ -208,3 +208,19 @@ def test_an_integer_of_draft_4_is_told_from_a_fraction_that_is_whole() -> None:
     ).differences
     assert difference.counterexample is not None
     assert difference.counterexample.text == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ({"type": "number", "multipleOf": 1}, {"type": "integer"}, "1.00000000000000000001"),
+        ({"type": "number", "maximum": 1.0}, {"type": "number", "maximum": 1}, "1.00000000000000000001"),
+    ],
+)
+def test_what_the_judge_rounds_is_not_taken_for_exact(old: Any, new: Any, text: str) -> None:
+    """jsonschema-rs looks at the nearest double where a step is an integer, or an integer bound a double."""
+    (difference,) = compare(old, new).differences
+    assert difference.counterexample is not None
+    assert difference.counterexample.text == text
+    whole = {"type": "integer"}
+    assert compare({"allOf": [old, whole]}, {"allOf": [new, whole]}) == Inclusion(Outcome.PROVEN)
