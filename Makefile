@@ -9,7 +9,7 @@ ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
 PACKAGES := contracts gateway spark_jobs schemas benchmarks tests
 
-.PHONY: help setup demo test test-full check bench bench-smoke generate lock clean
+.PHONY: help setup demo test test-full check fuzz bench bench-smoke generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,10 +21,12 @@ demo: $(ENVIRONMENT) ## Enforce two real streams on this machine, and open the p
 	@$(BIN)/tidegate demo
 
 test: setup ## All tests but the long ones
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest -m "not full" $(IN_TWO)
 
 test-full: setup ## All tests
-	$(BIN)/pytest
+	$(BIN)/pytest $(IN_TWO)
+# Tests of the shared Spark session and broker in one process, all others in a second (tests/conftest.py).
+IN_TWO := --numprocesses 2 --dist loadgroup
 
 check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files current
 	$(BIN)/ruff format --check $(PACKAGES)
@@ -32,6 +34,9 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python -m contracts.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
+
+fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
+	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
 
 bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
 	$(BIN)/python -m benchmarks.run

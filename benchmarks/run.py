@@ -13,7 +13,16 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, read_figures, write_figures
 
-QUESTIONS = ("judge_in_spark", "batch_fixed_cost", "kafka_throughput", "registry")
+QUESTIONS = (
+    "judge_in_spark",
+    "rules",
+    "avro",
+    "batch_fixed_cost",
+    "kafka_throughput",
+    "registry",
+    "compatibility",
+    "expectations",
+)
 
 
 def main() -> int:

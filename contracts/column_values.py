@@ -182,6 +182,24 @@ def _microseconds(nanoseconds: int | Fraction | None) -> int | None:
     return microseconds if _FIRST_MICROSECOND <= microseconds <= _LAST_MICROSECOND else None
 
 
+def nothing(_: Any) -> None:
+    """Keep nothing of a value."""
+
+
+def bulk_nulls(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
+    """Keep nothing of any value."""
+    return pa.nulls(len(values), arrow_type)
+
+
+def bulk_each(convert: Converter) -> Bulk:
+    """Make the way for values that are converted one by one and all held."""
+
+    def convert_all(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
+        return pa.array([None if value is None else convert(value) for value in values], arrow_type)
+
+    return convert_all
+
+
 def bulk_of(*kinds: type) -> Bulk:
     """Make the quick way for values of some Python types, which Arrow takes without changing them."""
     allowed = {*kinds, _NONE}

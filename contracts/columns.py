@@ -17,7 +17,8 @@ from contracts import column_values as to
 from contracts.diagnosis import suggest
 from contracts.errors import ContractError, Problem
 from contracts.fields import FieldType, SchemaFields, join, suggestion, tokens
-from contracts.model import Column, DataContract
+from contracts.model import Column, DataContract, Mask
+from contracts.privacy.masks import Masks, masks_of
 from contracts.rules.compiled import Path, item_at, read
 from contracts.verdict import Severity, Stage, Violation
 
@@ -69,6 +70,8 @@ class Kind:
     arrow_type: pa.DataType
     convert: to.Converter
     bulk: to.Bulk | None = None
+    takes_all: bool = False
+    """Whether it takes any value, because it keeps none of it: of a masked field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class TypedColumn:
     def holds(self, record: Any) -> bool:
         """Whether the column can hold the value of a record."""
         value = read(record, self.path)
-        return value is None or self.kind.convert(value) is not None
+        return value is None or self.kind.takes_all or self.kind.convert(value) is not None
 
     def _read(self, records: list[Any]) -> list[Any]:
         values = records
@@ -191,7 +194,7 @@ class TableRows:
 
 
 def compile_columns(
-    contract: DataContract, fields: SchemaFields, *, formats_hold: bool
+    contract: DataContract, fields: SchemaFields, *, formats_hold: bool, masks: Masks | None = None
 ) -> tuple[TypedColumn, ...]:
     """Compile the columns of a contract, or derive them from the top level of its schema.
 
@@ -199,12 +202,17 @@ def compile_columns(
     problem found.
     """
     problems: list[Problem] = []
+    masks = masks_of(contract) if masks is None else masks
     if contract.columns:
-        columns = tuple(_declared(contract.columns, fields, problems))
+        columns = tuple(_declared(contract.columns, fields, masks, problems))
     else:
-        columns = tuple(_derived(fields, problems, formats_hold=formats_hold))
+        columns = tuple(_derived(fields, masks, problems, formats_hold=formats_hold))
     names = [column.name for column in columns]
+    blank = {column.name for column in columns if column.kind.bulk is to.bulk_nulls}
     for index, name in enumerate(contract.primary_key):
+        if name in blank:
+            message = f"column `{name}` is redacted, and rows without a value have no key; hash it instead"
+            problems.append(Problem(f"/primary_key/{index}", message))
         if name not in names and not problems:
             near = suggest(name, names) if names else ""
             problems.append(Problem(f"/primary_key/{index}", f"no column is named `{name}`{near}"))
@@ -214,7 +222,7 @@ def compile_columns(
 
 
 def _declared(
-    columns: tuple[Column, ...], fields: SchemaFields, problems: list[Problem]
+    columns: tuple[Column, ...], fields: SchemaFields, masks: Masks, problems: list[Problem]
 ) -> Iterator[TypedColumn]:
     for index, column in enumerate(columns):
         place = f"/columns/{index}"
@@ -223,27 +231,89 @@ def _declared(
             near = suggestion(column.from_, fields)
             problems.append(Problem(f"{place}/from", f"the schema declares no field `{column.from_}`{near}"))
             continue
+        if (array := _array_in(column.from_, fields)) is not None:
+            message = f"a column holds one value, and `*` stands for many; take `{array}` whole, as json"
+            problems.append(Problem(f"{place}/from", message))
+            continue
         name = column.type.partition("(")[0]
+        path = tokens(column.from_)
         kind = kind_of(column.type, found)
-        if kind is None:
+        if (refusal := mask_refusal(masks, path, column.type)) is not None:
+            problems.append(Problem(place + refusal[0], refusal[1]))
+        elif kind is None:
             message = f"no column type is named `{column.type}`{suggest(name, TYPES)}"
             problems.append(Problem(f"{place}/type", message))
-        elif name != "json" and not found.types & _TAKES[name]:
+        elif name != "json" and not found.types & _TAKES[name] and not _is_hashed(masks, path):
             held = " or ".join(sorted(found.types)) or "nothing"
             message = f"a column of type {column.type} never holds what `{column.from_}` is: {held}"
             problems.append(Problem(f"{place}/type", message))
         else:
-            yield TypedColumn(column.name, column.type, tokens(column.from_), kind)
+            yield TypedColumn(column.name, column.type, path, masked_kind(masks, path, kind))
 
 
-def _derived(fields: SchemaFields, problems: list[Problem], *, formats_hold: bool) -> Iterator[TypedColumn]:
+def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
+    """Say why a column cannot hold what a mask leaves of its field: the place in the column, and the reason."""
+    over = masks.over(path)
+    if over is None:
+        return None
+    mask, steps = over
+    field = join(path[:steps])
+    if steps < len(path):
+        return (
+            "/from",
+            f"`{field}` is masked as a whole, and nothing of it is written; mask its members instead",
+        )
+    if mask is Mask.DROP:
+        return (
+            "/from",
+            f"`{field}` is dropped, and no column has it; remove the column, or write `mask: redact`",
+        )
+    if mask is Mask.HASH and type_name != "string":
+        return "/type", f"`{field}` is hashed, and a token is text; give the column the type string"
+    return None
+
+
+def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
+    """Give what a column of a field holds under the contract's masks."""
+    match masks.over(path):
+        case (Mask.HASH, _):
+            return Kind(pa.string(), masks.token, to.bulk_each(masks.token), takes_all=True)
+        case (Mask.REDACT, _):
+            return Kind(kind.arrow_type, to.nothing, to.bulk_nulls, takes_all=True)
+        case _ if masks.is_below(path):
+            return Kind(kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)))
+        case _:
+            return kind
+
+
+def _is_hashed(masks: Masks, path: Path) -> bool:
+    over = masks.over(path)
+    return over is not None and over[0] is Mask.HASH
+
+
+def _array_in(pointer: str, fields: SchemaFields) -> str | None:
+    """Give the array of which a pointer takes every element; None when it takes one value."""
+    path = tokens(pointer)
+    arrays = (join(path[:index]) for index, name in enumerate(path) if name == "*")
+    return next((array for array in arrays if "array" in (fields.find(array) or FieldType()).types), None)
+
+
+def _derived(
+    fields: SchemaFields, masks: Masks, problems: list[Problem], *, formats_hold: bool
+) -> Iterator[TypedColumn]:
     taken: dict[str, str] = {}
     for field_name in fields.top_level():
+        over = masks.over((field_name,))
+        if over is not None and over[0] is Mask.DROP:
+            continue
         name = column_name(field_name)
         pointer = join((field_name,))
         place = f"/schema/definition/properties{pointer}"
         found = fields.find(pointer) or FieldType()
-        type_name = derived_type(found, formats_hold=formats_hold)
+        is_hashed = _is_hashed(masks, (field_name,))
+        type_name = "string" if is_hashed else derived_type(found, formats_hold=formats_hold)
+        if type_name is None and over is not None:  # redacted: any type holds a null
+            type_name = "json"
         # Query engines do not tell columns apart by case.
         if name.lower() in taken:
             message = f"`{pointer}` and `{taken[name.lower()]}` would both be column {name.lower()}"
@@ -256,7 +326,7 @@ def _derived(fields: SchemaFields, problems: list[Problem], *, formats_hold: boo
             kind = kind_of(type_name, found)
             assert kind is not None, type_name  # noqa: S101 - derived types exist
             taken[name.lower()] = pointer
-            yield TypedColumn(name, type_name, (field_name,), kind)
+            yield TypedColumn(name, type_name, (field_name,), masked_kind(masks, (field_name,), kind))
 
 
 def column_name(field_name: str) -> str:
@@ -274,9 +344,9 @@ def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
         precision, scale = found.decimal
         return f"decimal({precision},{scale})" if precision <= _MAX_PRECISION else "json"
     if len(found.times) == 1 and (types == {"integer"} or (types == {"string"} and formats_hold)):
-        return _TIME_TYPES[
-            next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
-        ]
+        time = next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
+        if time in _TIME_TYPES:
+            return _TIME_TYPES[time]
     if len(types) == 1:
         return _PLAIN_TYPES[next(iter(types))]
     return "double" if types <= _NUMBER else None

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
+from contracts.diagnosis import suggest
 from contracts.errors import Problem
-from contracts.model import DataContract, Ordered, Range, RequiredWhen, Rule
+from contracts.model import DataContract, Forbidden, OneOf, Ordered, Range, ReferenceSet, RequiredWhen, Rule
 from contracts.rules.times import date_key, instant_key
+from contracts.source import escape
 from contracts.verdict import Severity
 
 _NUMBER_BOUNDS = ("minimum", "exclusive_minimum", "maximum", "exclusive_maximum")
@@ -23,8 +25,20 @@ def inconsistencies(contract: DataContract) -> Iterator[Problem]:
         (f"/expectations/{index}/id", each.id) for index, each in enumerate(contract.expectations)
     ]
     yield from _repeated("rule id", rule_ids + expectation_ids)
+    for index, each in enumerate(contract.expectations):
+        if each.severity is Severity.WARNING and each.on_violation is not None:
+            message = (
+                "after a warning a batch is written; remove `on_violation`, or make the severity `error`"
+            )
+            yield Problem(f"/expectations/{index}/on_violation", message)
     for index, rule in enumerate(contract.rules):
         yield from _rule_problems(f"/rules/{index}", rule)
+        yield from _set_problems(f"/rules/{index}", rule, contract.reference_sets)
+    for name, reference_set in contract.reference_sets.items():
+        if bool(reference_set.values) == (reference_set.file is not None):
+            yield Problem(
+                f"/reference_sets/{escape(name)}", "give either `values`, or the `file` that has them"
+            )
     # Query engines do not tell columns apart by case.
     columns = [
         (f"/columns/{index}/name", column.name.lower()) for index, column in enumerate(contract.columns)
@@ -66,6 +80,16 @@ def _rule_problems(pointer: str, rule: Rule) -> Iterator[Problem]:
                 yield Problem(f"{pointer}/when", message)
         case _:
             pass
+
+
+def _set_problems(pointer: str, rule: Rule, sets: dict[str, ReferenceSet]) -> Iterator[Problem]:
+    if not isinstance(rule, Forbidden | OneOf):
+        return
+    if bool(rule.values) == (rule.set is not None):
+        yield Problem(pointer, "give either `values` or the name of a reference set as `set`")
+    elif rule.set is not None and rule.set not in sets:
+        near = suggest(rule.set, sets) if sets else "; name its values under `reference_sets`"
+        yield Problem(f"{pointer}/set", f"the contract has no reference set `{rule.set}`{near}")
 
 
 def _range_problems(pointer: str, rule: Range) -> Iterator[Problem]:

@@ -186,6 +186,7 @@ _FORMS = {
     model.IDENTIFIER_PATTERN: "an id of letters, digits, `.`, `_` and `-`, such as hospital.admissions",
     model.VERSION_PATTERN: "a semantic version such as 1.2.0",
     model.COLUMN_PATTERN: "a name of letters, digits and `_` that begins with a letter",
+    model.BOUND_PATTERN: "a number, or in quotes a duration such as PT15M or a number that no double is",
     model.TOPIC_PATTERN: "a topic name of letters, digits, `.`, `_` and `-`, at most 249 of them",
 }
 

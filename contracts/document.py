@@ -17,7 +17,7 @@ from contracts.errors import ContractError, Problem
 from contracts.json_source import read_json
 from contracts.model import SCHEMA_KEY, DataContract
 from contracts.plan import compile_plan
-from contracts.source import Place, Source, syntax_error
+from contracts.source import Place, Source, escape, syntax_error
 from contracts.yaml_source import read_yaml
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
@@ -136,6 +136,8 @@ def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -
     except ContractError as error:
         problems += error.problems
     value = _with_definition(document.value, schema)
+    value, unread = _with_set_values(value, document, read_schema)
+    problems += unread
     if isinstance(value.get(SCHEMA_KEY), str):
         value = {key: part for key, part in value.items() if key != SCHEMA_KEY}
     is_complete = not problems
@@ -286,6 +288,51 @@ def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[st
         return document
     part = {key: value for key, value in document["schema"].items() if key != "file"}
     return {**document, "schema": {**part, "definition": schema.value}}
+
+
+def _with_set_values(
+    value: dict[str, Any], document: Source, read_file: ReadSchema | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Put the values that files give into the reference sets that name them; gives what is wrong with files too."""
+    sets = value.get("reference_sets")
+    named = {
+        name: part
+        for name, part in (sets.items() if isinstance(sets, dict) else ())
+        if isinstance(part, dict) and isinstance(part.get("file"), str) and "values" not in part
+    }
+    problems: list[Problem] = []
+    read: dict[str, Any] = {}
+    for name, part in named.items():
+        place = f"/reference_sets/{escape(name)}/file"
+        try:
+            if read_file is None:
+                raise ValueError("no file is read here; put the values themselves under `values`")  # noqa: TRY301 - one place for all
+            values = _read_values(part["file"], read_file(part["file"]))
+        except OSError as error:
+            problems.append(
+                document.problem(place, f"cannot read `{part['file']}`: {error.strerror or error}")
+            )
+        except ValueError as error:
+            problems.append(document.problem(place, str(error)))
+        except ContractError as error:
+            problems += error.problems
+        else:
+            read[name] = {key: member for key, member in part.items() if key != "file"} | {"values": values}
+    return (value if not read else {**value, "reference_sets": {**value["reference_sets"], **read}}), problems
+
+
+def _read_values(file: str, content: bytes) -> list[Any]:
+    """Read a reference set: a JSON or YAML list, by the name's ending, else text with a value a line."""
+    if PurePosixPath(file).suffix.lower() not in {".json", ".yaml", ".yml"}:
+        values: Any = [line.strip() for line in _decode(file, content).splitlines() if line.strip()]
+    else:
+        source = _read_source(file, content)
+        if source.problems:
+            raise ContractError(source.problems)
+        values = source.value
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"`{file}` holds no list of values")
+    return values
 
 
 def _schema_reader(folder: Path) -> ReadSchema:

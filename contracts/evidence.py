@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Self
 
+from contracts.ledger import BatchRefusal, Vector
 from contracts.verdict import Severity, Stage, Verdict, Violation
 
 MAX_HEADER_BYTES = 8 * 1024
@@ -25,6 +26,7 @@ LEDGER_HEADER = "tidegate.ledger"
 CONTRACT_HEADER = "tidegate.contract"
 RULES_HEADER = "tidegate.rules"
 VIOLATIONS_HEADER = "tidegate.violations"
+BATCH_HEADER = "tidegate.batch"
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
@@ -73,7 +75,10 @@ class ViolationList:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order."""
+    """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order.
+
+    `refusal` is that of its batch, when it was quarantined with the whole batch.
+    """
 
     source: EventPointer
     ledger: str
@@ -81,6 +86,7 @@ class Evidence:
     rules: tuple[str, ...]
     violations: tuple[Violation, ...]
     left_out: int = 0
+    refusal: BatchRefusal | None = None
 
 
 def encode_violations(violations: tuple[Violation, ...]) -> bytes:
@@ -117,15 +123,19 @@ def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list
 
 
 def quarantine_headers(
-    source: EventPointer, ledger: str, contract: str, verdict: Verdict
+    source: EventPointer, ledger: str, contract: str, verdict: Verdict, batch_end: Vector | None = None
 ) -> list[tuple[str, bytes]]:
-    """Headers of a record in a quarantine topic, to be appended to the record's own."""
+    """Headers of a record in a quarantine topic, to be appended to the record's own.
+
+    `batch_end` is where the record's batch ends, if the batch was refused as a whole.
+    """
     codes = dict.fromkeys(violation.code for violation in verdict.violations)
     rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
     return [
         *provenance_headers(source, ledger, contract),
         (RULES_HEADER, b",".join(rules)),
         (VIOLATIONS_HEADER, encode_violations(verdict.violations)),
+        *([] if batch_end is None else [(BATCH_HEADER, _encode_vector(batch_end))]),
         ("__dlq.errors.topic", source.topic.encode()),
         ("__dlq.errors.partition", str(source.partition).encode()),
         ("__dlq.errors.offset", str(source.offset).encode()),
@@ -155,6 +165,7 @@ def read_evidence(headers: Headers | None) -> Evidence | None:
     try:
         listed = decode_violations(last[VIOLATIONS_HEADER])
         rules = last[RULES_HEADER].decode()
+        refusal = _read_refusal(last.get(BATCH_HEADER), listed.violations)
     except (KeyError, ValueError):
         return None
     return Evidence(
@@ -164,7 +175,27 @@ def read_evidence(headers: Headers | None) -> Evidence | None:
         rules=tuple(rules.split(",")) if rules else (),
         violations=listed.violations,
         left_out=listed.left_out,
+        refusal=refusal,
     )
+
+
+def _encode_vector(vector: Vector) -> bytes:
+    return json.dumps({str(partition): vector[partition] for partition in sorted(vector)}).encode()
+
+
+def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> BatchRefusal | None:
+    """Read where a refused batch ends. Raises ValueError for anything but what `_encode_vector` wrote.
+
+    The header counts only beside a reason for it, which is always ours: a producer can send the header too.
+    """
+    reasons = tuple(each for each in violations if each.stage is Stage.EXPECTATION)
+    if encoded is None or not reasons:
+        return None
+    try:
+        end = {int(partition): int(offset) for partition, offset in json.loads(encoded).items()}
+    except (AttributeError, TypeError, RecursionError) as error:
+        raise ValueError("not the end of a batch as Tidegate writes it") from error
+    return BatchRefusal(end, reasons)
 
 
 def _encode_violation(violation: Violation) -> bytes:

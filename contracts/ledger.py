@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from contracts.errors import StreamStopped
 from contracts.report import RuleCount
+from contracts.verdict import Violation
 
 Vector = dict[int, int]
 """Partition to offset: the first offset that is not yet accounted for."""
@@ -22,10 +23,14 @@ Position = tuple[int, int]
 """Partition and offset of one record of the source topic."""
 
 
-class BatchTotals(BaseModel):
-    """What became of the offsets of one or more batches; the four of them add up to all offsets covered.
+_OF_UPSERTS = ("superseded", "deleted")
 
-    `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
+
+class BatchTotals(BaseModel):
+    """What became of the offsets of one or more batches; together they add up to all offsets covered.
+
+    `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
+    `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,20 +38,30 @@ class BatchTotals(BaseModel):
     written: int = Field(default=0, ge=0)
     quarantined: int = Field(default=0, ge=0)
     dropped: int = Field(default=0, ge=0, description="Records dropped by the contract's own wish.")
+    superseded: int = Field(default=0, ge=0)
+    deleted: int = Field(default=0, ge=0)
     absent: int = Field(default=0, ge=0)
+
+    @model_serializer(mode="wrap")
+    def _without_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """Leave out what an append never counts: ledgers are compared by their text, older ones too."""
+        counts: dict[str, int] = serialize(self)
+        return {name: count for name, count in counts.items() if count or name not in _OF_UPSERTS}
 
     def __add__(self, other: BatchTotals) -> BatchTotals:
         return BatchTotals(
             written=self.written + other.written,
             quarantined=self.quarantined + other.quarantined,
             dropped=self.dropped + other.dropped,
+            superseded=self.superseded + other.superseded,
+            deleted=self.deleted + other.deleted,
             absent=self.absent + other.absent,
         )
 
     @property
     def offsets(self) -> int:
         """Number of offsets covered."""
-        return self.written + self.quarantined + self.dropped + self.absent
+        return sum((self.written, self.quarantined, self.dropped, self.superseded, self.deleted, self.absent))
 
 
 class Ledger(BaseModel):
@@ -72,6 +87,15 @@ class Ledger(BaseModel):
     slots: int = Field(ge=1)
     totals: BatchTotals = BatchTotals()
     contract: str | None = Field(default=None, description="id@version of the last published batch.")
+    instance: str = Field(
+        default="", description="Mark of the claim: of two claims of one epoch one is mine."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what older ledgers do not have: they are compared by their text."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "instance" or value}
 
     @property
     def text(self) -> str:
@@ -86,13 +110,16 @@ class Ledger(BaseModel):
         except ValueError as error:
             raise StreamStopped(f"the stored ledger cannot be read by this version: {error}") from error
 
-    def claim(self, slots: int) -> Ledger:
-        """Give the ledger after the next instance has claimed it.
+    def claim(self, slots: int, instance: str = "") -> Ledger:
+        """Give the ledger after the next instance has claimed it, which marks it with a name that no other has.
 
-        `slots` never shrinks here: until the new instance has fenced them, transactions of the old slots may be
+        Without the mark two that claim at once would write the same text, and one whose commit failed would take the
+        other's claim for its own. `slots` never shrinks here: until the new instance has fenced them, transactions of the old slots may be
         open, and the instance after it has to know.
         """
-        return self.model_copy(update={"epoch": self.epoch + 1, "slots": max(self.slots, slots)})
+        return self.model_copy(
+            update={"epoch": self.epoch + 1, "slots": max(self.slots, slots), "instance": instance}
+        )
 
     def publish(self, batch: PublishedBatch) -> Ledger:
         """Give the ledger after `batch` has been published."""
@@ -143,13 +170,32 @@ def require_contiguous(ledger_end: Vector, start: Vector) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRefusal:
+    """A batch that was refused as a whole: where it ends, and what every accepted record of it violates then.
+
+    That the batch is over at `end` makes the outcome the same for whoever has to finish it.
+    """
+
+    end: Vector
+    violations: tuple[Violation, ...]
+
+    def covers(self, partition: int, offset: int) -> bool:
+        """Whether a record that is ahead of the ledger was part of the batch."""
+        return offset < self.end.get(partition, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Settlement:
-    """A record that an attempt which never published has already written to an output topic, for good."""
+    """A record that an attempt which never published has already written to an output topic, for good.
+
+    `refusal` is that of its batch, when the record itself kept its contract.
+    """
 
     output: str
     partition: int
     offset: int
     rules: tuple[RuleCount, ...] = ()
+    refusal: BatchRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +219,14 @@ class Settled:
             if start.get(partition, 0) <= offset < end.get(partition, 0)
         }
 
+    def refusals(self) -> tuple[BatchRefusal, ...]:
+        """Give the batches that were refused as a whole, each once."""
+        found: list[BatchRefusal] = []
+        for entry in self.entries.values():
+            if entry.refusal is not None and entry.refusal not in found:
+                found.append(entry.refusal)
+        return tuple(found)
+
     def after(self, end: Vector) -> Settled:
         """Give the entries that are still ahead of a ledger which ends at `end`."""
         return Settled(
@@ -194,11 +248,13 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Whether every record of the source is in exactly one place; the sets hold what is not.
+    """Whether every offset that the ledger covers has one fate; the sets hold the records that do not.
 
-    `unaccounted` are source records below the ledger's end that are in no output; that many must have been dropped by
-    the contract's own wish. `beyond` are written records that the ledger does not cover. Quarantined ones that it does
-    not cover are no fault: the batch in flight has settled them, and the next instance will leave them out.
+    `unaccounted` are source records that are in no output; as many must have been dropped, superseded or deleted by the
+    ledger's count (`in_no_output`). `beyond` are written records that the ledger does not cover, or that the source never
+    held. Quarantined ones that it does not cover are no fault: the batch in flight has settled them, and the next
+    instance will leave them out. `absent` offsets hold no record. Unverifiable are offsets that the source has deleted
+    (`past_retention`), and records that the quarantine topic has (`forgotten`).
     """
 
     unaccounted: frozenset[Position]
@@ -206,12 +262,22 @@ class Reconciliation:
     quarantined_twice: frozenset[Position]
     in_both: frozenset[Position]
     beyond: frozenset[Position]
-    dropped: int
+    written: int
+    quarantined: int
+    in_no_output: int
+    absent: int
+    past_retention: int = 0
+    forgotten: int = 0
 
     @property
     def lost(self) -> int:
-        """Number of records that are in no output and were not dropped."""
-        return max(0, len(self.unaccounted) - self.dropped)
+        """Number of records that are in no output and should be; at least that many, past retention."""
+        return max(0, len(self.unaccounted) - self.in_no_output - self.forgotten)
+
+    @property
+    def unverifiable(self) -> int:
+        """Number of offsets of which nothing can be said any more."""
+        return self.past_retention + self.forgotten
 
     @property
     def twice(self) -> int:
@@ -220,34 +286,68 @@ class Reconciliation:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is lost, nothing is there twice and nothing is beyond the ledger."""
-        return (
-            self.lost == 0 and self.twice == 0 and not self.beyond and len(self.unaccounted) == self.dropped
-        )
+        """Whether nothing is lost, nothing is there twice and nothing is beyond the ledger, as far as one can tell."""
+        # Of what is past retention some was dropped too, and nobody knows how much.
+        is_counted = self.unverifiable > 0 or len(self.unaccounted) == self.in_no_output
+        return self.lost == 0 and self.twice == 0 and not self.beyond and is_counted
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What topics still hold: the first offsets of the source, and whether the quarantine topic is whole."""
+
+    source: Vector = field(default_factory=dict)
+    is_quarantine_whole: bool = True
 
 
 def reconcile(
-    ledger: Ledger, source: Iterable[Position], written: Iterable[Position], quarantined: Iterable[Position]
+    ledger: Ledger,
+    source: Iterable[Position],
+    written: Iterable[Position],
+    quarantined: Iterable[Position],
+    retained: Retained | None = None,
 ) -> Reconciliation:
     """Compare what is in the source topic with what is in the outputs.
 
     The positions may repeat in `written` and `quarantined`: a repetition is what is looked for. Records of the
-    source outside the ledger's range are ignored.
+    source outside the ledger's range are ignored. `retained` is all of it when left out.
     """
-    covered = {
-        (partition, offset)
-        for partition, offset in source
-        if ledger.begin.get(partition, 0) <= offset < ledger.end.get(partition, 0)
-    }
+    held = retained or Retained()
+    begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
+
+    def is_covered(position: Position) -> bool:
+        partition, offset = position
+        return begin.get(partition, 0) <= offset < ledger.end.get(partition, 0)
+
+    covered = {position for position in source if is_covered(position)}
     in_table, written_twice = _distinct(written)
     in_quarantine, quarantined_twice = _distinct(quarantined)
+    # Below what the source retains, a row is as the ledger's range says, and no more can be said of it.
+    past = {position for position in in_table - covered if _is_past(position, ledger, begin)}
+    found = sum(1 for p, offset in in_quarantine if ledger.begin.get(p, 0) <= offset < ledger.end.get(p, 0))
+    forgotten = 0 if held.is_quarantine_whole else max(0, ledger.totals.quarantined - found)
+    totals = ledger.totals
     return Reconciliation(
         unaccounted=frozenset(covered - in_table - in_quarantine),
         written_twice=written_twice,
         quarantined_twice=quarantined_twice,
         in_both=frozenset(in_table & in_quarantine),
-        beyond=frozenset(in_table - covered),
-        dropped=ledger.totals.dropped,
+        beyond=frozenset(in_table - covered - past),
+        written=len(in_table & covered),
+        quarantined=len(in_quarantine & covered),
+        in_no_output=totals.dropped + totals.superseded + totals.deleted,
+        absent=sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered),
+        past_retention=span(ledger.begin, {p: min(begin[p], ledger.end[p]) for p in ledger.begin}),
+        forgotten=forgotten,
+    )
+
+
+def _is_past(position: Position, ledger: Ledger, retained: Vector) -> bool:
+    partition, offset = position
+    return (
+        ledger.begin.get(partition, 0)
+        <= offset
+        < min(retained.get(partition, 0), ledger.end.get(partition, 0))
     )
 
 

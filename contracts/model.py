@@ -25,13 +25,14 @@ RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
 IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 VERSION_PATTERN = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$"
 COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
+BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
 TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
 
 Pointer = Annotated[
     str,
     Field(
         pattern=POINTER_PATTERN,
-        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode.",
+        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` stands for every element of an array.",
     ),
 ]
 RuleId = Annotated[
@@ -76,6 +77,14 @@ class Compatibility(StrEnum):
     FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
     FULL = "FULL"
     FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+
+class Mask(StrEnum):
+    """What is written, and shown, instead of the value of a field."""
+
+    HASH = "hash"
+    REDACT = "redact"
+    DROP = "drop"
 
 
 class Status(StrEnum):
@@ -164,15 +173,30 @@ class _Rule(_Part):
     )
 
 
+_VALUES_OR_SET = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]}, {"required": ["set"]}]})
+
+
 class Forbidden(_Rule):
     """The field must not hold one of these values: sentinels such as 999 or 1900-01-01."""
 
     kind: Literal["forbidden"] = Field(description="Sentinels: values that stand for something unknown.")
     field: Pointer
     values: tuple[Scalar, ...] = Field(
-        min_length=1, description="Values that the field must not hold.", examples=[[999], ["1900-01-01"]]
+        default=(),
+        min_length=1,
+        description="Values that the field must not hold.",
+        examples=[[999], ["1900-01-01"]],
+    )
+    set: Identifier | None = Field(
+        default=None, description="A reference set of the contract, instead of values."
     )
 
+    model_config = _VALUES_OR_SET
+
+
+Now = Literal["record", "batch"]
+Bound = int | float | Annotated[str, Field(pattern=BOUND_PATTERN)]
+"""A number; as text a duration, or a decimal that no double is."""
 
 _BOUNDS = (
     "minimum",
@@ -186,21 +210,55 @@ _BOUNDS = (
 )
 
 
+_NOW = "What `now` is: the record's own timestamp (in Kafka), or the moment at which its batch is judged."
+
+
 class Range(_Rule):
-    """The field must lie in a range: of numbers, or of dates and timestamps (RFC 3339)."""
+    """The field must lie in a range: of numbers, of durations, or of dates and timestamps (RFC 3339).
+
+    A date or timestamp may be given from `now` on: `now`, `now + 5 minutes`, `now - P1D`.
+    """
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in _BOUNDS]})
 
-    kind: Literal["range"] = Field(description="Bounds of a number, a date or a timestamp.")
+    kind: Literal["range"] = Field(description="Bounds of a number, a duration, a date or a timestamp.")
     field: Pointer
-    minimum: int | float | None = Field(default=None, description="Smallest number allowed.")
-    maximum: int | float | None = Field(default=None, description="Largest number allowed.")
-    exclusive_minimum: int | float | None = Field(default=None, description="Numbers must be above this.")
-    exclusive_maximum: int | float | None = Field(default=None, description="Numbers must be below this.")
+    minimum: Bound | None = Field(
+        default=None,
+        description="Smallest number or duration allowed; as text a decimal that no double is, or a duration.",
+        examples=[0, "0.30000000000000001", "PT15M"],
+    )
+    maximum: Bound | None = Field(default=None, description="Largest number or duration allowed.")
+    exclusive_minimum: Bound | None = Field(
+        default=None, description="Numbers or durations must be above this."
+    )
+    exclusive_maximum: Bound | None = Field(
+        default=None, description="Numbers or durations must be below this."
+    )
     not_before: str | None = Field(default=None, description="Earliest date or timestamp allowed.")
-    not_after: str | None = Field(default=None, description="Latest date or timestamp allowed.")
+    not_after: str | None = Field(
+        default=None,
+        description="Latest date or timestamp allowed.",
+        examples=["2099-12-31", "now + 5 minutes"],
+    )
     after: str | None = Field(default=None, description="Dates or timestamps must be later than this.")
     before: str | None = Field(default=None, description="Dates or timestamps must be earlier than this.")
+    now: Now = Field(default="record", description=_NOW)
+
+
+class Freshness(_Rule):
+    """The moment in the field must be recent: at most so old, and if given at most so far ahead."""
+
+    kind: Literal["freshness"] = Field(description="How old a date or timestamp may be.")
+    field: Pointer
+    max_age: str = Field(
+        description="Longest time from the field's moment to now: a number of units, or an ISO 8601 duration.",
+        examples=["15 minutes", "P1D"],
+    )
+    max_ahead: str | None = Field(
+        default=None, description="Longest time from now to a moment of the field that lies ahead."
+    )
+    now: Now = Field(default="record", description=_NOW)
 
 
 class Ordered(_Rule):
@@ -211,6 +269,10 @@ class Ordered(_Rule):
         min_length=2, description="Fields of one type, in the order in which their values must stand."
     )
     strict: bool = Field(default=False, description="Whether equal neighbours violate the rule too.")
+    compare_as: Literal["date", "timestamp"] | None = Field(
+        default=None,
+        description="How dates and timestamps compare with each other, in UTC: by the day, or a date as its first moment.",
+    )
 
 
 class Matches(_Rule):
@@ -228,7 +290,14 @@ class OneOf(_Rule):
 
     kind: Literal["one_of"] = Field(description="A list of the values allowed.")
     field: Pointer
-    values: tuple[Scalar, ...] = Field(min_length=1, description="Values that the field may hold.")
+    values: tuple[Scalar, ...] = Field(
+        default=(), min_length=1, description="Values that the field may hold."
+    )
+    set: Identifier | None = Field(
+        default=None, description="A reference set of the contract, instead of values."
+    )
+
+    model_config = _VALUES_OR_SET
 
 
 class Condition(_Part):
@@ -267,18 +336,43 @@ class RequiredWhen(_Rule):
 
 
 class Cel(_Rule):
-    """A Common Expression Language expression over `this`, the record; it must not be false."""
+    """A Common Expression Language expression over `this`, the record; it must not be false.
 
-    kind: Literal["cel"] = Field(description="An expression over the whole record.")
+    With `field` it is asked about the value of that field too: `value`, and `parent`, the object that holds it.
+    """
+
+    kind: Literal["cel"] = Field(description="An expression over the whole record, or over a field.")
     expr: str = Field(
         description="Expression in CEL that gives true for a good record.",
         examples=['this.ward != "icu" || has(this.consultant)'],
     )
+    field: Pointer | None = Field(
+        default=None,
+        description="The field whose value the expression calls `value`; without one it has none.",
+    )
+    strict: bool = Field(
+        default=False,
+        description="Whether a value that the expression needs and a record lacks breaks the rule, as other errors do.",
+    )
 
 
 Rule = Annotated[
-    Forbidden | Range | Ordered | Matches | OneOf | RequiredWhen | Cel, Field(discriminator="kind")
+    Forbidden | Range | Freshness | Ordered | Matches | OneOf | RequiredWhen | Cel,
+    Field(discriminator="kind"),
 ]
+
+
+class ReferenceSet(_Part):
+    """Values that rules name: published with the contract, so that a version always means the same ones."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]}, {"required": ["file"]}]})
+
+    description: str | None = Field(default=None, description="What the values are.")
+    values: tuple[Scalar, ...] = Field(default=(), min_length=1, description="The values themselves.")
+    file: str | None = Field(
+        default=None,
+        description="A file of them beside the contract, instead: text with one a line, or a JSON or YAML list.",
+    )
 
 
 class Expectation(_Part):
@@ -287,8 +381,19 @@ class Expectation(_Part):
     id: RuleId
     type: str = Field(description="Name of the expectation.", examples=["expect_column_mean_to_be_between"])
     kwargs: Mapping[str, Any] = Field(default_factory=dict, description="Arguments of the expectation.")
+    description: str | None = Field(
+        default=None, description="Why the expectation exists, shown to whoever meets a batch that is not so."
+    )
     severity: Severity = Field(
-        default=Severity.ERROR, description="error: the batch does not pass; warning: it is reported."
+        default=Severity.ERROR,
+        description="error: on_violation decides about the batch; warning: it is written, and the result is kept.",
+    )
+    on_violation: Literal["fail", "alert", "quarantine"] | None = Field(
+        default=None,
+        description="What becomes of the whole batch: the stream fails, somebody is alerted, or its accepted records are quarantined. Left out: as the contract's on_violation, where drop counts as quarantine.",
+    )
+    min_records: int = Field(
+        default=1, ge=1, description="Batches of fewer accepted records are not judged by it."
     )
 
 
@@ -300,7 +405,14 @@ class ErrorBudget(_Part):
         le=1,
         description="Refused share of a batch (quarantined and dropped) above which the budget trips.",
     )
-    min_records: int = Field(default=1, ge=1, description="Batches of fewer records never trip it.")
+    min_records: int = Field(
+        default=1, ge=1, description="Batches (or windows) of fewer records never trip it."
+    )
+    window_records: int | None = Field(
+        default=None,
+        ge=1,
+        description="The ratio is of a batch and those before it, back to this many records; left out, of the batch alone.",
+    )
     action: Literal["fail", "pause", "quarantine"] = Field(
         default="fail",
         description="fail: the stream stops with an error; pause: it waits; quarantine: the whole batch is refused.",
@@ -349,6 +461,9 @@ class DataContract(_Part):
         default=(), description="Columns of the table; derived from the schema when left out."
     )
     rules: tuple[Rule, ...] = Field(default=(), description="What a record must mean, beyond its structure.")
+    reference_sets: dict[Identifier, ReferenceSet] = Field(
+        default_factory=dict, description="Sets of values by name, for rules to name."
+    )
     expectations: tuple[Expectation, ...] = Field(
         default=(), description="What a batch must look like as a whole, over the columns."
     )
@@ -363,6 +478,14 @@ class DataContract(_Part):
     classification: dict[Pointer, str] = Field(
         default_factory=dict,
         description="Sensitivity of fields, such as pii; classified values are masked where people look.",
+    )
+    mask: dict[Pointer, Mask] = Field(
+        default_factory=dict,
+        description="What tables and accepted topics get instead of a field: hash (a keyed token), redact (null), drop (nothing).",
+    )
+    key_mask: Literal[Mask.HASH, Mask.REDACT] | None = Field(
+        default=None,
+        description="What an accepted topic gets instead of a record's key: hash (a keyed token), redact (null).",
     )
     consumers: tuple[Consumer, ...] = Field(default=(), description="Who reads the stream, and what of it.")
     compatibility: Compatibility = Field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,17 +14,22 @@ from contracts.acceptance.acceptance import Acceptance
 from contracts.acceptance.compile import compile_acceptance
 from contracts.columns import AcceptedRows, TableRows, TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
-from contracts.errors import ContractError
+from contracts.errors import ContractError, Problem
+from contracts.expectations.compile import ExpectationPlan, compile_expectations
 from contracts.fingerprint import fingerprint
 from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
 from contracts.model import AvroSchema, DataContract, JsonSchema
+from contracts.privacy.masks import Masks, masks_of, privacy_problems
+from contracts.privacy.tokens import MaskKey
 from contracts.record import decode_value
+from contracts.rules.clock import Moments, SetClock
 from contracts.rules.compile import DISPOSITIONS, compile_rules
 from contracts.rules.compiled import RuleSet
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from contracts.wire import frame_violation, payloads
+from contracts.wire import Framed, Frames
+from contracts.writers import WriterSchemas
 
 VERDICT_TYPE = pa.struct(
     [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
@@ -57,6 +62,7 @@ class EnforcementPlan:
         rules: RuleSet,
         columns: tuple[TypedColumn, ...],
         acceptance: Acceptance | None,
+        masks: Masks,
     ) -> None:
         self.contract = contract
         self.fingerprint = fingerprint(contract)
@@ -66,33 +72,70 @@ class EnforcementPlan:
         )
         self.columns = pa.schema([(column.name, column.kind.arrow_type) for column in columns])
         """Arrow schema of the typed columns that `judge_typed` returns, in contract order."""
-        self._format = payload_format
+        self.expectations: ExpectationPlan = compile_expectations(contract.expectations, self.columns)[0]
+        """What the accepted records of a batch must look like together; empty when the contract says nothing of it."""
+        self.typed_columns = columns
+        self.masks = masks
+        self.payload_format = self._format = payload_format
         self._rules = rules
         self._columns = columns
         self._acceptance = acceptance
         self._readers = [] if acceptance is None else [acceptance.reader(column.path) for column in columns]
+        self._reads = _fields_read(rules)
+        self._frames = Frames(contract.framing, contract.schema_.type)
+        self._now: int | None = None
         refusal = DISPOSITIONS[contract.on_violation]
         self._dispositions = (*(refusal for _ in _STAGES), *(rule.disposition for rule in rules.rules))
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return _recompile, (self.contract.model_dump_json(by_alias=True, exclude_defaults=True),)
+    def __reduce__(self) -> tuple[Any, tuple[str, WriterSchemas | None, int | None, MaskKey | None]]:
+        document = self.contract.model_dump_json(by_alias=True, exclude_defaults=True)
+        return _rebuilt, (document, self._frames.writers, self._now, self.masks.key)
 
-    def judge(self, values: pa.Array) -> pa.StructArray:
+    @property
+    def needs_writers(self) -> bool:
+        """Whether records name the schema that they were written with, so that `with_writers` is called for."""
+        return self.contract.framing != "none"
+
+    def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
+        """Give this plan with the schemas that records may name. Without them no name is looked up."""
+        plan = object.__new__(EnforcementPlan)
+        plan.__dict__.update(self.__dict__, _frames=replace(self._frames, writers=writers))
+        return plan
+
+    @property
+    def asks_now(self) -> bool:
+        """Whether a rule compares with now, so that `judge` wants to know the moments of records."""
+        return self._rules.clock is not None
+
+    def with_now(self, now: int) -> EnforcementPlan:
+        """Give this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
+        plan = object.__new__(EnforcementPlan)
+        plan.__dict__.update(self.__dict__, _now=now)
+        return plan
+
+    def judge(
+        self, values: pa.Array, moments: Moments | None = None, headers: pa.Array | None = None
+    ) -> pa.StructArray:
         """Judge raw record values.
 
-        Takes an array of binary or large_binary, one record value an element (null: a tombstone).
-        Returns VERDICT_TYPE, same length, never null. Never raises on any value.
+        Takes an array of binary or large_binary, one record value an element (null: a tombstone), and the moments
+        that are now for the rules that ask for it: that of `with_now`, or of the call, when left out. `headers` are the schema headers
+        beside the values, an array of binary; without them framing confluent-header looks at none.
+        Returns VERDICT_TYPE, same length, never null. Never raises on any value, but Unavailable when a record names a
+        schema that only a registry which is away can know.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        records = payloads(values, self.contract.framing)
-        for index, record in self._unsound(records):
-            bits = self._bits(record, values, index)
+        framed = self._frames.open(values, headers)
+        for index, record in self._unsound(framed, self._setting(moments, len(values)), verdicts):
+            bits = self._bits(record, framed, index)
             if bits:
                 verdicts.add(index, bits)
         return verdicts.array()
 
-    def judge_typed(self, values: pa.Array) -> pa.StructArray:
-        """Judge, and give the typed columns of the records that are written.
+    def judge_typed(
+        self, values: pa.Array, moments: Moments | None = None, headers: pa.Array | None = None
+    ) -> pa.StructArray:
+        """Judge as `judge` does, and give the typed columns of the records that are written.
 
         Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for
         a record that is not written. A value that a column cannot hold is a violation of stage column; if the
@@ -100,90 +143,151 @@ class EnforcementPlan:
         """
         verdicts = _Verdicts(len(values), self._dispositions)
         fill = self._fill_by_records if self._acceptance is None else self._fill_by_rows
-        arrays, refused = fill(values, verdicts)
+        framed = self._frames.open(values, headers)
+        arrays, refused = fill(framed, verdicts, self._setting(moments, len(values)))
         for index in refused:
             verdicts.add(index, _COLUMN_BIT)
         return self._with_columns(verdicts, arrays)
 
-    def explain(self, value: bytes | None, *, typed: bool = False) -> Verdict:
-        """Judge one record with all its evidence.
+    def explain(
+        self,
+        value: bytes | None,
+        header: bytes | None = None,
+        *,
+        typed: bool = False,
+        moments: Moments | None = None,
+    ) -> Verdict:
+        """Judge one record with all its evidence; `header` is its schema header, see `wire.schema_header`.
 
-        `judge` gives the same disposition and the same failed slots, and so does `judge_typed` with `typed`, which
-        adds the values that columns cannot hold.
+        `judge` gives the same disposition and the same failed slots of the same `moments`, and so does `judge_typed`
+        with `typed`, which adds the values that columns cannot hold.
         """
-        record, violations = self._evidence(value)
+        if (at := self._setting(moments, 1)) is not None:
+            at(0)
+        record, violations = self._evidence(value, header)
         disposition = self._disposition_of(violations)
         if typed and disposition.is_written:
             violations += tuple(column.violation for column in self._columns if not column.holds(record))
             disposition = self._disposition_of(violations)
         return Verdict(disposition, violations)
 
+    def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
+        """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""
+        return self._decoded(self._framed(value, header))
+
+    @property
+    def writers(self) -> WriterSchemas | None:
+        """The schemas that records may name; None when they were not looked up."""
+        return self._frames.writers
+
     def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
         """Decode a bit set that `judge` returned."""
         bits = int.from_bytes(failed or b"", "little")
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
 
-    def _unsound(self, records: pa.Array) -> Iterator[tuple[int, Any]]:
-        """Give all records but those that are known to be good, with their index."""
+    def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
+        """Make what sets the clock of the rules to the moment of a record, by its index; None when no rule asks."""
+        clock = self._rules.clock
+        return None if clock is None else clock.setting(moments or Moments(), self._now, length)
+
+    def _unsound(self, framed: Framed, at: SetClock | None, verdicts: _Verdicts) -> Iterator[tuple[int, Any]]:
+        """Give all records but those of which the verdict is known, with their index, the clock set to each."""
         if self._acceptance is None:
-            yield from self._format.unsound(records, self._rules.hold)
+            yield from (
+                self._format.unsound(framed, self._rules.hold, self._reads)
+                if at is None
+                else self._timed(framed, at)
+            )
             return
-        for block in self._acceptance.blocks(records, with_rows=False):
+        for block in self._acceptance.blocks(framed.payloads, with_rows=False, at=at):
+            for position, bits in block.broken:
+                verdicts.add(block.start + position, bits << len(_STAGES))
             for position, value, may_change in block.others:
+                if at is not None:
+                    at(block.start + position)
                 yield block.start + position, decode_value(value, may_change=may_change)
 
-    def _fill_by_rows(self, values: pa.Array, verdicts: _Verdicts) -> tuple[list[pa.Array], list[int]]:
+    def _timed(self, framed: Framed, at: SetClock) -> Iterator[tuple[int, Any]]:
+        fits, hold = self._format.is_valid, self._rules.hold
+        for index, record in enumerate(self._format.decode(framed)):
+            at(index)
+            if type(record) is Violation or not fits(record) or not hold(record):
+                yield index, record
+
+    def _fill_by_rows(
+        self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
+    ) -> tuple[list[pa.Array], list[int]]:
         """Judge, and fill the columns from typed rows; of the few that are none, from their records."""
         assert self._acceptance is not None  # noqa: S101 - narrows for the type checker
         columns = AcceptedRows(self._columns, self._readers)
-        for block in self._acceptance.blocks(payloads(values, self.contract.framing), with_rows=True):
+        for block in self._acceptance.blocks(framed.payloads, with_rows=True, at=at):
             written: dict[int, Any] = {}
+            for position, bits in block.broken:
+                if not verdicts.add(block.start + position, bits << len(_STAGES)).is_written:
+                    block.rows[position] = self._acceptance.nulls
             for position, value, may_change in block.others:
+                if at is not None:
+                    at(block.start + position)
                 record = decode_value(value, may_change=may_change)
-                bits = self._bits(record, values, block.start + position)
+                bits = self._bits(record, framed, block.start + position)
                 is_written = not bits or verdicts.add(block.start + position, bits).is_written
                 if is_written and type(record) is not Violation:
                     written[position] = record
             columns.add(block.rows, written)
         return columns.finish()
 
-    def _fill_by_records(self, values: pa.Array, verdicts: _Verdicts) -> tuple[list[pa.Array], list[int]]:
+    def _fill_by_records(
+        self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
+    ) -> tuple[list[pa.Array], list[int]]:
         """Judge, and fill the columns from the records."""
         rows = TableRows(self._columns)
         fits, hold = self._format.is_valid, self._rules.hold
-        for index, record in enumerate(self._format.decode(payloads(values, self.contract.framing))):
+        for index, record in enumerate(self._format.decode(framed)):
+            if at is not None:
+                at(index)
             is_sound = type(record) is not Violation and fits(record) and hold(record)
-            bits = 0 if is_sound else self._bits(record, values, index)
+            bits = 0 if is_sound else self._bits(record, framed, index)
             is_written = not bits or verdicts.add(index, bits).is_written
             # What is not written has a row too, of nulls: cheaper than to put the others back in their places.
             rows.add(record if is_written and type(record) is not Violation else _EMPTY_RECORD)
         return rows.finish()
 
-    def _bits(self, record: Any, values: pa.Array, index: int) -> int:
+    def _bits(self, record: Any, framed: Framed, index: int) -> int:
         """Give the bit set of failed slots of a record, or of the Violation that stands for one."""
         if type(record) is Violation:
-            violation = self._undecoded(record, values[index].as_py())
+            violation = self._undecoded(record, framed, index)
             return _STAGE_BITS[violation.stage] if violation else 0
         fits = self._format.is_valid(record)
         bits = self._rules.broken(record, fits) << len(_STAGES)
         return bits if fits else bits | _SCHEMA_BIT
 
-    def _evidence(self, value: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
+    def _evidence(self, value: bytes | None, header: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
         """Decode and judge one value: the record, and its violations of every stage but column."""
-        (record,) = self._format.decode(payloads(pa.array([value], pa.large_binary()), self.contract.framing))
+        framed = self._framed(value, header)
+        record = self._decoded(framed)
         if type(record) is Violation:
-            violation = self._undecoded(record, value)
+            violation = self._undecoded(record, framed, 0)
             return _EMPTY_RECORD, () if violation is None else (violation,)
         fits = self._format.is_valid(record)
         of_schema = () if fits else self._format.violations(record)
         return record, (*of_schema, *self._rules.violations(record, fits=fits))
 
-    def _undecoded(self, violation: Violation, value: bytes | None) -> Violation | None:
+    def _framed(self, value: bytes | None, header: bytes | None) -> Framed:
+        # Where nobody looks schemas up, nobody may have kept the headers.
+        is_known = header is not None or self._frames.writers is not None
+        headers = pa.array([header], pa.binary()) if is_known else None
+        return self._frames.open(pa.array([value], pa.large_binary()), headers)
+
+    def _decoded(self, framed: Framed) -> Any:
+        (record,) = self._format.decode(framed)
+        return record
+
+    def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
         """Say what a value is that gave no record; None for a tombstone that the contract lets pass."""
         if violation is not NO_PAYLOAD:
             return violation
-        if value is not None:
-            return frame_violation(value)
+        if (refusal := framed.refusals.get(index)) is not None:
+            return refusal
         return NO_PAYLOAD if self.contract.tombstones == "refuse" else None
 
     def _disposition_of(self, violations: tuple[Violation, ...]) -> Disposition:
@@ -211,6 +315,7 @@ class _Verdicts:
         self._of_slot = dispositions
         self._dispositions = bytearray(length)
         self._failed: dict[int, int] = {}
+        self._of_bits: dict[int, Disposition] = {}
 
     def __len__(self) -> int:
         return len(self._dispositions)
@@ -219,7 +324,10 @@ class _Verdicts:
         """Add failed slots to the verdict of a record; gives its disposition so far."""
         bits |= self._failed.get(index, 0)
         self._failed[index] = bits
-        disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
+        disposition = self._of_bits.get(bits)
+        if disposition is None:  # records break the same few rules again and again
+            disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
+            self._of_bits[bits] = disposition
         self._dispositions[index] = disposition
         return disposition
 
@@ -238,34 +346,51 @@ class _Verdicts:
         )
 
 
-def compile_plan(contract: DataContract) -> EnforcementPlan:
+def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> EnforcementPlan:
     """Compile a self-contained contract (its schema given by `definition`).
+
+    `mask_key` makes the tokens of hashed fields: who writes what `judge_typed` gives needs it, who only judges does not.
 
     Raises ContractError with every problem found: a contract that contradicts itself, a rule on a field that the
     schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
     leaves the document.
     """
     problems = list(inconsistencies(contract))
+    if contract.framing == "auto" and isinstance(contract.schema_, AvroSchema):
+        message = "`auto` is for JSON: bare Avro may begin with a zero byte as well; say `none` or `confluent-prefix`"
+        problems.append(Problem("/framing", message))
     payload_format = rules = None
     columns: tuple[TypedColumn, ...] = ()
     try:
         payload_format = _compile_format(contract)
     except ContractError as error:
         raise ContractError((*problems, *error.problems)) from None
+    problems += privacy_problems(contract, payload_format.fields)
+    masks = masks_of(contract, mask_key)
     formats_hold = isinstance(contract.schema_, JsonSchema) and contract.schema_.formats == "assert"
     try:
         rules = compile_rules(contract, payload_format.fields)
     except ContractError as error:
         problems += error.problems
     try:
-        columns = compile_columns(contract, payload_format.fields, formats_hold=formats_hold)
+        columns = compile_columns(contract, payload_format.fields, formats_hold=formats_hold, masks=masks)
+        typed = pa.schema([(column.name, column.kind.arrow_type) for column in columns])
+        problems += compile_expectations(contract.expectations, typed)[1]
     except ContractError as error:
         problems += error.problems
     if problems or rules is None:
         raise ContractError(tuple(problems))
     return EnforcementPlan(
-        contract, payload_format, rules, columns, _quick_way(payload_format, rules, columns)
+        contract, payload_format, rules, columns, _quick_way(payload_format, rules, columns), masks
     )
+
+
+def _fields_read(rules: RuleSet) -> frozenset[str] | None:
+    """Name the fields of a record that rules look at; None when one may look at any."""
+    paths = [rule.check.paths for rule in rules.rules]
+    if not all(each and all(each) for each in paths):
+        return None
+    return frozenset(path[0] for each in paths for path in each)
 
 
 def _quick_way(
@@ -274,7 +399,9 @@ def _quick_way(
     if not isinstance(payload_format, JsonSchemaFormat):
         return None
     return compile_acceptance(
-        payload_format, rules, (column.path for column in columns if column.type == "json")
+        payload_format,
+        rules,
+        (column.path for column in columns if column.type == "json" or column.kind.takes_all),
     )
 
 
@@ -286,7 +413,15 @@ def _compile_format(contract: DataContract) -> PayloadFormat:
             return AvroFormat(contract.schema_)
 
 
+def _rebuilt(
+    document: str, writers: WriterSchemas | None, now: int | None, mask_key: MaskKey | None
+) -> EnforcementPlan:
+    plan = _recompile(document, mask_key)
+    plan = plan if writers is None else plan.with_writers(writers)
+    return plan if now is None else plan.with_now(now)
+
+
 @lru_cache(maxsize=64)
-def _recompile(document: str) -> EnforcementPlan:
+def _recompile(document: str, mask_key: MaskKey | None) -> EnforcementPlan:
     """Compile once in a process what arrives there many times."""
-    return compile_plan(DataContract.model_validate_json(document))
+    return compile_plan(DataContract.model_validate_json(document), mask_key)

@@ -6,7 +6,8 @@ from the ledger and the topics.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from enum import StrEnum
+from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
@@ -25,6 +26,41 @@ class RuleCount(BaseModel):
     code: str
     severity: Severity
     records: Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class ExpectationOutcome(StrEnum):
+    """What an expectation did to a batch."""
+
+    MET = "met"
+    WARNED = "warned"
+    ALERTED = "alerted"
+    QUARANTINED = "quarantined"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class ExpectationResult(BaseModel):
+    """What became of one expectation in one batch: figures about many values, never a value.
+
+    `considered` counts the values (or rows, or pairs) looked at, `unexpected` those of them that are not as expected.
+    `observed` is a mean, a sum, a deviation, a share or a number of rows; None where the figure is another, where it
+    would be a value of the payload or nearly one, and where the column is classified.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    type: str = Field(description="Name of the expectation, in Great Expectations' vocabulary.")
+    columns: tuple[str, ...] = ()
+    outcome: ExpectationOutcome
+    judged_by: Literal["tidegate", "great_expectations"]
+    considered: Count = 0
+    unexpected: Count | None = None
+    observed: float | None = Field(default=None, allow_inf_nan=False)
+    agrees: bool | None = Field(
+        default=None,
+        description="Whether Great Expectations, asked too, said the same; null when it was not.",
+    )
 
 
 class BatchReport(BaseModel):
@@ -53,6 +89,7 @@ class BatchReport(BaseModel):
     quarantined: Count
     dropped: Count
     rules: tuple[RuleCount, ...] = ()
+    expectations: tuple[ExpectationResult, ...] = ()
     start: dict[Count, Count]
     end: dict[Count, Count]
     lag_records: Count | None = Field(

@@ -7,13 +7,17 @@ from enum import IntEnum, StrEnum
 
 
 class Stage(StrEnum):
-    """The stage of the judge that found a violation, in the order in which a record passes them."""
+    """The stage of the judge that found a violation, in the order in which a record passes them.
+
+    The last one finds it in the batch, and every accepted record of the batch has it.
+    """
 
     FRAME = "frame"
     DECODE = "decode"
     SCHEMA = "schema"
     RULE = "rule"
     COLUMN = "column"
+    EXPECTATION = "expectation"
 
 
 class Severity(StrEnum):
@@ -43,9 +47,9 @@ class Disposition(IntEnum):
 class Violation:
     """One way in which one record breaks its contract.
 
-    `code` is the rule id (stage rule), the schema keyword (stage schema), the column name (stage column) or a
+    `code` is the id of the rule or expectation (stages rule and expectation), the schema keyword (stage schema), the column name (stage column) or a
     fixed code such as `json.invalid` (stages frame and decode). `pointer` is the JSON Pointer (RFC 6901) of
-    the offending place in the record, "" for the whole record; names that the contract does not declare stand
+    the offending place in the record, "" for the whole record or batch; names that the contract does not declare stand
     as `*`. `message` is a sentence that contains no value of the payload.
     """
 

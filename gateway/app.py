@@ -14,7 +14,19 @@ from gateway import problems
 from gateway.access.answers import turned_away
 from gateway.access.gate import permit
 from gateway.access.guard import AccessGuard
-from gateway.api import audit, consumers, contracts, health, judge, reference, streams
+from gateway.api import (
+    audit,
+    consumers,
+    contracts,
+    expectations,
+    health,
+    judge,
+    keys,
+    metrics,
+    reference,
+    stream_controls,
+    streams,
+)
 from gateway.api.headers import SecurityHeaders
 from gateway.api.openapi import DocumentedApi
 from gateway.confluent import openapi as confluent
@@ -54,10 +66,25 @@ def create_app(factory: Factory) -> FastAPI:
     app.add_middleware(AccessGuard, door=factory, answer=turned_away)
     problems.install(app)
     app.add_middleware(SecurityHeaders)
-    for module in (consumers, contracts, judge, streams, audit, health, reference, routes):
+    for module in _MODULES:
         app.include_router(module.router)
     return app
 
+
+_MODULES = (
+    consumers,
+    contracts,
+    judge,
+    streams,
+    expectations,
+    stream_controls,
+    metrics,
+    audit,
+    keys,
+    health,
+    reference,
+    routes,
+)
 
 _TAGS = [
     {
@@ -71,6 +98,7 @@ _TAGS = [
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
     {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},
+    {"name": "access", "description": "API keys: who may do what."},
     *confluent.TAGS,
     {"name": "health", "description": "For whoever runs the process."},
 ]

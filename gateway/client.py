@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
@@ -11,6 +12,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import ValidationError
 
+from contracts.control import StreamControl
 from contracts.document import LoadedContract, dump_contract, parse_contract
 from contracts.errors import (
     ConflictError,
@@ -157,12 +159,34 @@ class RegistryClient:
                 f"{self.url} serves a contract that cannot be read here; is it a newer Tidegate? {error}"
             ) from error
 
+    def pause(self, stream: str, reason: str | None) -> StreamControl:
+        """Pause a stream; gives what holds then. Raises NotFoundError."""
+        return self._decide(stream, "pause", {"reason": reason})
+
+    def resume(self, stream: str, *, accept_batch: bool) -> StreamControl:
+        """Let a stream go on; gives what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
+        return self._decide(stream, "resume", {"accept_batch": accept_batch})
+
     def is_ready(self) -> bool:
         """Whether the registry and what it depends on can serve now."""
         try:
             return self._ask("GET", "/health/ready").is_success
         except Unavailable:
             return False
+
+    def _decide(self, stream: str, decision: str, body: dict[str, Any]) -> StreamControl:
+        path = f"/api/v1/streams/{quote(stream, safe='')}/{decision}"
+        answer = self._ask("POST", path, json.dumps(body).encode())
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        try:
+            return StreamControl.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise SettingsError(
+                f"{self.url} answers in a way that cannot be read here; is it a newer Tidegate?"
+            ) from error
 
     def _require_registry(self) -> None:
         """Make sure that "not found" means the contract, and not that the address has a wrong path."""

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from contracts.plan import EnforcementPlan
 from gateway.access.authentication import Authenticator
 from gateway.access.limits import RateLimit
 from gateway.access.principal import ANONYMOUS, Principal
+from gateway.alerts.alert import AlertWriter
+from gateway.alerts.sending import AlertSender
+from gateway.alerts.targets import targets_of
 from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
+from gateway.desk.reveals import Reveals
 from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
 from gateway.services.consumers import ConsumerBook
 from gateway.services.contract_lifecycle import ContractLifecycle
+from gateway.services.expectations import ExpectationReader
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
 from gateway.services.keys import KeyCabinet
 from gateway.services.registration import SchemaRegistration
 from gateway.services.registry import Registry
+from gateway.services.stream_controls import StreamControls
+from gateway.services.stream_metrics import StreamMetrics
 from gateway.services.streams import ReportBook, StreamReader
 from gateway.services.subject_contracts import adopt_contracts
 from gateway.services.subject_deletion import SubjectDeletion
@@ -26,6 +34,7 @@ from gateway.services.subject_settings import SubjectSettings
 from gateway.settings import GatewaySettings
 from gateway.storage.access import StoredKey
 from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion
 
 
 class Factory:
@@ -39,6 +48,8 @@ class Factory:
         self._broker = BrokerProbe(brokers) if brokers else None
         self._quarantine = QuarantineReader(brokers) if brokers else None
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
+        self._alerts = AlertSender(targets_of(settings), settings.alert_interval_seconds)
+        self._alert_writer = AlertWriter(settings.alert_page_url)
         self.rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
 
     def registry(self) -> Registry:
@@ -47,15 +58,39 @@ class Factory:
 
     def judging(self) -> Judging:
         """Make the service that judges posted records."""
-        return Judging(self.registry(), self._plans)
+        return Judging(self.registry(), self._plans, self.subjects())
+
+    def plan(self, version: ContractVersion) -> EnforcementPlan:
+        """Give the compiled plan of a published version. Raises ContractError for one that compiles no more."""
+        return self._plans.plan(version)
+
+    def reveals(self) -> Reveals:
+        """Make the service that writes down who sees what pages hide."""
+        return Reveals(self.database, now)
 
     def report_book(self) -> ReportBook:
         """Make the service that takes batch reports."""
-        return ReportBook(self.database)
+        return ReportBook(
+            self.database, lambda report: self._alerts.send(self._alert_writer.of_report(report))
+        )
 
     def streams(self, by: Principal = ANONYMOUS) -> StreamReader:
         """Make the service that reads what the streams reported, as far as somebody may see it."""
         return StreamReader(self.database, now, by)
+
+    def expectations(self) -> ExpectationReader:
+        """Make the service that reads what became of expectations."""
+        return ExpectationReader(self.database)
+
+    def stream_controls(self) -> StreamControls:
+        """Make the service that pauses streams and lets them go on."""
+        return StreamControls(
+            self.database, now, lambda told: self._alerts.send(self._alert_writer.of_told(told))
+        )
+
+    def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
+        """Make what collects the metrics of the streams that somebody may see."""
+        return StreamMetrics(self.database, by)
 
     def quarantine(self) -> QuarantineReader | None:
         """Give the reader of refused records; None when no broker is set."""
@@ -111,6 +146,7 @@ class Factory:
 
     def close(self) -> None:
         """Let go of every connection."""
+        self._alerts.close()
         if self._quarantine is not None:
             self._quarantine.close()
         self.database.close()

@@ -8,9 +8,10 @@ from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from gateway.access.settings import AccessSettings
+from gateway.alerts.settings import AlertSettings
 
 
-class GatewaySettings(AccessSettings):
+class GatewaySettings(AccessSettings, AlertSettings):
     """What `tidegate serve` needs to know; each field is also an environment variable `TIDEGATE_<FIELD>`."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
 
 from contracts.errors import SettingsError
-from spark_jobs.settings import JobSettings
+from spark_jobs.settings import JobSettings, SinkSettings
 
 
 def enforce(  # noqa: PLR0913 - one parameter for each option
@@ -22,7 +23,12 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     registry: Annotated[
         str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
     ] = None,
-    sink: Annotated[str | None, typer.Option(help="iceberg (a table) or kafka (a topic).")] = None,
+    sink: Annotated[
+        str | None, typer.Option(help="iceberg, delta or postgresql (a table), or kafka (a topic).")
+    ] = None,
+    write_mode: Annotated[
+        str | None, typer.Option(help="append, or upsert on the primary key (postgresql only).")
+    ] = None,
     warehouse: Annotated[
         Path | None, typer.Option(help="Directory of the Iceberg tables.", envvar="TIDEGATE_WAREHOUSE")
     ] = None,
@@ -56,6 +62,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "bootstrap_servers": bootstrap_servers,
         "registry_url": registry,
         "sink": sink,
+        "write_mode": write_mode,
         "warehouse": warehouse,
         "checkpoints": checkpoints,
         "trigger_seconds": trigger_seconds,
@@ -64,7 +71,9 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "starting": starting,
         "registry_grace_seconds": registry_grace_seconds,
     }
-    settings = _read_settings({name: value for name, value in given.items() if value is not None})
+    settings = _read_settings(
+        {name: value for name, value in given.items() if value is not None}, JobSettings
+    )
 
     from spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
 
@@ -73,9 +82,47 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         raise typer.Exit(128 + signal.SIGINT)
 
 
-def _read_settings(given: dict[str, Any]) -> JobSettings:
+def reconcile(
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")],
+    *,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+    ] = None,
+    sink: Annotated[str | None, typer.Option(help="iceberg, delta, postgresql or kafka.")] = None,
+    warehouse: Annotated[
+        Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Most records to name of each kind.")] = 20,
+) -> None:
+    """Prove from topics, sink and ledger that every offset of a stream has one fate.
+
+    Names the records that have none or two, and ends with code 1 if there are any. Offsets past the retention of the
+    source or of the quarantine topic are unverifiable. Stop the stream first, or its records in flight show.
+
+    Example: tidegate reconcile hospital.admissions --bootstrap-servers localhost:9092 --warehouse ./warehouse
+    """
+    given = {"bootstrap_servers": bootstrap_servers, "sink": sink, "warehouse": warehouse}
+    settings = _read_settings(
+        {name: value for name, value in given.items() if value is not None}, SinkSettings
+    )
+
+    from spark_jobs.reconcile import reconcile_stream  # noqa: PLC0415 - loads Spark
+    from spark_jobs.reconcile_report import as_text, as_values  # noqa: PLC0415 - the same
+
+    found = reconcile_stream(settings, stream)
+    values = as_values(stream, found, limit)
+    typer.echo(json.dumps(values) if as_json else as_text(values))
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+Settings = TypeVar("Settings", bound=SinkSettings)
+
+
+def _read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
     try:
-        return JobSettings(**given)
+        return kind(**given)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"

@@ -14,7 +14,10 @@ from pydantic import SecretStr
 from contracts.document import parse_contract
 from contracts.errors import NotFoundError, SettingsError, Unavailable
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.privacy.masks import require_key
+from contracts.privacy.tokens import MaskKey
 from spark_jobs.settings import JobSettings
+from spark_jobs.writer_schemas import SubjectSchemas
 
 log = structlog.get_logger()
 
@@ -60,20 +63,28 @@ class ContractSource(Protocol):
 class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
-    An unchanged contract costs one conditional request (If-None-Match). While the registry does not answer, the last
-    good contract serves for `grace_seconds`; a stream that has none yet waits as long for its first. After that
+    An unchanged contract costs one conditional request (If-None-Match), and two small ones more when its records name
+    the schemas that they were written with. While the registry does not answer, the last good contract serves for
+    `grace_seconds`, with the schemas known so far; a stream that has none yet waits as long for its first. After that
     `current` raises RegistryGone. A registry that answers but has no such contract is no outage: NotFoundError.
-    Setting `stopping` ends the wait.
+    Setting `stopping` ends the wait. A contract that hashes fields needs `mask_key`: SettingsError without.
     """
 
     def __init__(
-        self, client: httpx.Client, contract_id: str, grace_seconds: float, stopping: threading.Event
+        self,
+        client: httpx.Client,
+        contract_id: str,
+        grace_seconds: float,
+        stopping: threading.Event,
+        mask_key: MaskKey | None = None,
     ) -> None:
         self._client = client
         self._contract_id = contract_id
         self._grace_seconds = grace_seconds
         self._stopping = stopping
+        self._mask_key = mask_key
         self._plan: EnforcementPlan | None = None
+        self._writers: SubjectSchemas | None = None
         self._etag: str | None = None
         self._last_answer = time.monotonic()
         self._away = False
@@ -82,25 +93,44 @@ class RegistryContract:
         """Ask the registry; give the last good plan when it is away."""
         while True:
             try:
-                response = self._ask()
+                return self._accept(self._ask())
             except (httpx.HTTPError, Unavailable) as error:
                 self._note_outage(error)
                 if self._plan is not None:
-                    return self._plan
+                    return (
+                        self._plan
+                        if self._writers is None
+                        else self._plan.with_writers(self._writers.known())
+                    )
                 if self._stopping.wait(_ASK_AGAIN_SECONDS):
                     raise Unavailable("stopped while waiting for the registry") from error
-            else:
-                return self._accept(response)
 
     def _accept(self, response: httpx.Response) -> EnforcementPlan:
+        plan = self._contract_of(response)
+        if not plan.needs_writers:
+            self._writers = None
+            self._note_answer()
+            return plan
+        subject = f"{plan.contract.topic}-value"
+        if self._writers is None or self._writers.subject != subject:
+            self._writers = SubjectSchemas(self._client, subject)
+        writers = self._writers.current()
+        self._note_answer()
+        return plan.with_writers(writers)
+
+    def _note_answer(self) -> None:
         self._last_answer = time.monotonic()
         if self._away:
             log.info("registry_returned", stream=self._contract_id)
             self._away = False
+
+    def _contract_of(self, response: httpx.Response) -> EnforcementPlan:
         if response.status_code == httpx.codes.NOT_MODIFIED and self._plan is not None:
             return self._plan
         name = f"registry:{self._contract_id}"
-        plan = compile_plan(parse_contract(response.content, name=name, read_schema=None).contract)
+        contract = parse_contract(response.content, name=name, read_schema=None).contract
+        require_key(contract, self._mask_key)
+        plan = compile_plan(contract, self._mask_key)
         self._plan, self._etag = plan, response.headers.get("ETag")
         log.info(
             "contract_loaded",

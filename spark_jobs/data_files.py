@@ -11,9 +11,9 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,10 @@ from pyiceberg.io import load_file_io
 from pyspark import TaskContext
 
 from contracts.plan import EnforcementPlan
+from contracts.rules.clock import Moments
 from contracts.verdict import Disposition
+from spark_jobs.judge import schema_headers
+from spark_jobs.noting import NOTHING_ASKED, Asked, Noting
 
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
 """What a worker needs of the Kafka source, as SQL expressions.
@@ -44,18 +47,39 @@ RESULT: Final = pa.schema(
         ("value", pa.binary()),
         ("headers", pa.string()),
         ("timestamp_ms", pa.int64()),
+        ("noted", pa.binary()),
+        ("rows", pa.binary()),
     ]
 )
-"""What a worker returns, rows of three kinds: counts (disposition, failed, records), written files (file), and single
+"""What a worker returns, rows of five kinds: counts (disposition, failed, records), written files (file), single
 records (disposition, failed, partition, offset): every quarantined one with its bytes, and of the failed ones the first
-of each source partition."""
+of each source partition; and for expectations what was noted, and rows as Great Expectations is to see them."""
 
 RESULT_DDL: Final = (
     "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
-    "value binary, headers string, timestamp_ms bigint"
+    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary"
 )
 
 _ROW_GROUP_ROWS: Final = 100_000
+
+
+class OpenPart(AbstractContextManager["OpenPart"], Protocol):
+    """What a task writes accepted rows to: invisible, and complete when it is left without an error."""
+
+    written: list[str]
+    """Names of what was written, once it is complete; none if there was nothing to write."""
+
+    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
+        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        ...
+
+
+class RowTarget(Protocol):
+    """Where and how the accepted rows of one batch are written; travels to the workers."""
+
+    def open(self, task: str) -> OpenPart:
+        """Open the part of one attempt of one task, which no other writes to."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +97,36 @@ class FileTarget:
     compression: str
     properties: dict[str, str]
 
+    def open(self, task: str) -> DataFile:
+        """Open a file of this target."""
+        return DataFile(self, task)
+
 
 def judge_and_write(
-    plan: EnforcementPlan, target: FileTarget
+    plan: EnforcementPlan, target: RowTarget, asked: Asked = NOTHING_ASKED
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts: Counter[tuple[int, bytes | None]] = Counter()
         first_failed: dict[int, dict[str, Any]] = {}
-        with DataFile(target, _task_name()) as file:
+        noting = Noting(plan, asked.library_columns)
+        with target.open(_task_name()) as file:
             for batch in batches:
-                judged = plan.judge_typed(batch.column("value"))
-                dispositions = np.asarray(judged.field(0))
+                headers = schema_headers(plan, batch.column("headers"))
+                moments = Moments(records=batch.column("timestamp"))
+                judged = plan.judge_typed(batch.column("value"), moments, headers)
+                dispositions = asked.refuse(np.asarray(judged.field(0)), batch)
                 failed = judged.field(1)
                 others = np.flatnonzero(dispositions)
                 counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
                 for index in others.tolist():
                     counts[int(dispositions[index]), failed[index].as_py()] += 1
                 is_written = dispositions <= int(Disposition.ALERTED)
-                file.write(judged.field(2), batch, None if is_written.all() else pa.array(is_written))
+                some_written = None if is_written.all() else pa.array(is_written)
+                file.write(judged.field(2), batch, some_written)
+                for seen in noting.add(judged.field(2), some_written):
+                    yield pa.RecordBatch.from_pylist([{"rows": seen}], RESULT)
                 refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
                 if len(refused):
                     yield _originals(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
@@ -109,6 +143,8 @@ def judge_and_write(
         ]
         rows += first_failed.values()
         rows += [{"file": name} for name in file.written]
+        if (noted := noting.finish()) is not None:
+            rows.append({"noted": noted})
         yield pa.RecordBatch.from_pylist(rows, RESULT)
 
     return work
@@ -199,6 +235,8 @@ def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
             batch.column("value"),
             batch.column("headers"),
             pc.divide(milliseconds, 1000),
+            pa.nulls(count, pa.binary()),
+            pa.nulls(count, pa.binary()),
         ],
         schema=RESULT,
     )

@@ -10,8 +10,12 @@ from contracts.errors import StreamStopped
 from contracts.ledger import Settlement
 from contracts.model import ErrorBudget
 from contracts.plan import EnforcementPlan
-from contracts.report import RuleCount
-from contracts.verdict import Disposition, Severity, Stage, Verdict
+from contracts.report import ExpectationResult, RuleCount
+from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from spark_jobs.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
+
+_ALONE = BudgetContext()
+_TOLD_RULES = 20
 
 RuleKey = tuple[Stage, str, Severity]
 """What is counted: the stage, the rule id, keyword or column, and its severity."""
@@ -41,6 +45,8 @@ class Decision:
 
     `rules` counts, for the records that are not quarantined now, how many failed each slot; those that are get
     counted from their evidence, which also knows the keyword. `alerts` counts the errors of alerted records only.
+    `refusal` is what every accepted record violates when the batch was refused as a whole: none of it is written then.
+    `is_accepted`: the error budget is spent, and a person lets the batch through.
     """
 
     written: int
@@ -51,11 +57,19 @@ class Decision:
     rules: Counter[RuleKey] = field(default_factory=Counter)
     alerts: Counter[RuleKey] = field(default_factory=Counter)
     over_budget: bool = False
+    expectations: tuple[ExpectationResult, ...] = ()
+    refusal: tuple[Violation, ...] = ()
+    is_accepted: bool = False
 
     @property
     def records(self) -> int:
         """All records of the batch."""
         return self.written + self.quarantined + self.dropped
+
+    @property
+    def counted(self) -> Counted:
+        """What the error budget counts."""
+        return Counted(self.records, self.quarantined + self.dropped)
 
 
 def decide(
@@ -63,18 +77,24 @@ def decide(
     tallies: Iterable[Tally],
     first_failed: Callable[[], FailedRecord],
     settled: Iterable[Settlement] = (),
+    context: BudgetContext = _ALONE,
 ) -> Decision:
     """Sum up a judged batch and judge it as a whole.
 
     `settled` are records of the batch that an earlier attempt has quarantined for good: they are not in `tallies`.
     `first_failed` looks for the first record that must not pass, and is asked only when there is one.
-    Raises StreamStopped when a rule with on_violation `fail` is violated, or when the error budget is spent.
+    Raises StreamStopped when a rule with on_violation `fail` is violated, and BudgetSpent when the error budget is
+    spent, unless a person has accepted the batch.
     """
     records: Counter[Disposition] = Counter()
     rules: Counter[RuleKey] = Counter()
     alerts: Counter[RuleKey] = Counter()
+    refused: Counter[RuleKey] = Counter()
     for tally in tallies:
         records[tally.disposition] += tally.records
+        if not tally.disposition.is_written:
+            for slot in plan.failed_slots(tally.failed):
+                refused[slot.stage, slot.code, slot.severity] += tally.records
         if tally.disposition is Disposition.QUARANTINED:
             continue
         for slot in plan.failed_slots(tally.failed):
@@ -96,12 +116,7 @@ def decide(
         rules=rules,
         alerts=alerts,
     )
-    budget = plan.contract.error_budget
-    if budget is None or not _is_spent(budget, decision):
-        return decision
-    if budget.action == "quarantine":
-        return replace(decision, over_budget=True)
-    raise StreamStopped(_overspent(budget, decision))
+    return _within_budget(plan.contract.error_budget, decision, refused, context)
 
 
 def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
@@ -120,16 +135,29 @@ def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
     )
 
 
-def _is_spent(budget: ErrorBudget, decision: Decision) -> bool:
-    refused = decision.quarantined + decision.dropped
-    return decision.records >= budget.min_records and refused > budget.ratio * decision.records
+def _within_budget(
+    budget: ErrorBudget | None, decision: Decision, refused: Counter[RuleKey], context: BudgetContext
+) -> Decision:
+    """Hold a batch to the error budget. Raises BudgetSpent."""
+    if budget is None:
+        return decision
+    counted = context.window(budget, decision.counted)
+    if not is_spent(budget, counted):
+        return decision
+    if budget.action == "quarantine":
+        return replace(decision, over_budget=True)
+    if context.is_accepted:
+        return replace(decision, is_accepted=True)
+    spent = Spent(budget, counted, rule_counts(refused)[:_TOLD_RULES])
+    raise BudgetSpent(_overspent(spent), spent)
 
 
-def _overspent(budget: ErrorBudget, decision: Decision) -> str:
-    refused = decision.quarantined + decision.dropped
+def _overspent(spent: Spent) -> str:
+    counted = spent.counted
     return (
-        f"error budget spent: {refused} of {decision.records} records refused, {budget.ratio:.1%} allowed; nothing of "
-        "the batch is written. Mend the producer, or publish a contract version with another budget, and start again"
+        f"error budget spent: {counted.refused} of {counted.records} records refused, {spent.budget.ratio:.1%} allowed; "
+        "nothing of the batch is written. Mend the producer, publish a contract version with another budget, or accept "
+        "the batch (tidegate resume STREAM --accept-batch), and start again"
     )
 
 

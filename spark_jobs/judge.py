@@ -2,32 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PythonException
 from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its own __init__ names it without a type
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from contracts.errors import Unavailable
 from contracts.plan import VERDICT_TYPE, EnforcementPlan
+from contracts.rules.clock import Moments
+from contracts.wire import schema_header
+from contracts.writers import SCHEMA_HEADER
+
+_MOST_KNOWN: Final = 10_000
+_OUTAGE: Final = f"\n{Unavailable.__module__}.{Unavailable.__name__}: "
 
 
 def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
     """Make the column function that judges a column of record values.
 
     It gives struct<disposition: byte, failed: binary>, and with `typed` also `columns`, the typed columns of the
-    records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice.
+    records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice. Where
+    headers name the schemas of records, it looks at the column `headers` beside them, and where rules ask for now at
+    the column `timestamp`.
     """
+    result = verdict_type(plan, typed=typed)
+    # Each is pickled with its plan, which a worker compiles once however many tasks bring it.
+    whole = plan.judge_typed if typed else plan.judge
 
     def judge(values: pa.Array) -> pa.Array:
-        # Pickled with its plan, which a worker compiles once however many tasks bring it.
-        return plan.judge_typed(values) if typed else plan.judge(values)
+        return whole(values)
+
+    def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
+        return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
 
     # The annotations are strings here; pyspark asks for the types themselves.
+    if reads_headers(plan) or plan.asks_now:
+        judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
+        beside = arrow_udf(judge_beside, result).asNondeterministic()
+        headers = F.to_json("headers") if reads_headers(plan) else F.lit(None).cast("string")
+        return lambda values: beside(values, headers, F.col("timestamp"))
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    udf: Callable[[Column], Column] = arrow_udf(judge, verdict_type(plan, typed=typed)).asNondeterministic()
+    udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()
     return udf
+
+
+def reads_headers(plan: EnforcementPlan) -> bool:
+    """Whether the headers of records say which schema they were written with."""
+    return plan.contract.framing == "confluent-header"
+
+
+def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
+    """Give the schema header of each record, as `EnforcementPlan.judge` wants them; None when it looks at none.
+
+    `headers` are all headers of each record as Spark's `to_json` writes them, values in base64, an array of string.
+    """
+    if not reads_headers(plan):
+        return None
+    known: dict[str | None, bytes | None] = {}
+    found = []
+    for text in headers.to_pylist():
+        if text not in known:  # records of one producer have the same headers, most often
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+            known[text] = None if text is None or SCHEMA_HEADER not in text else _schema_header(text)
+        found.append(known[text])
+    return pa.array(found, pa.binary())
+
+
+def _schema_header(text: str) -> bytes | None:
+    pairs = (
+        (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
+    )
+    return schema_header(tuple(pairs))
+
+
+@contextmanager
+def outages() -> Iterator[None]:
+    """Raise Unavailable for the outage that a worker met while it judged; Spark tells it as an error of Python."""
+    try:
+        yield
+    except PythonException as error:
+        _, is_outage, reason = str(error).partition(_OUTAGE)
+        if is_outage:
+            raise Unavailable(reason.partition("\n")[0]) from error
+        raise
 
 
 def verdict_type(plan: EnforcementPlan, *, typed: bool) -> StructType:

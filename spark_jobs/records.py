@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from contracts.evidence import SOURCE_HEADER, EventPointer, provenance_headers, quarantine_headers
-from contracts.ledger import Ledger
+from contracts.ledger import BatchRefusal, Ledger
 from contracts.plan import EnforcementPlan
+from contracts.privacy.masked_values import MaskedValues
+from contracts.rules.clock import Moments
+from contracts.verdict import Disposition, Verdict
+from contracts.wire import schema_header
 from spark_jobs.decide import RuleKey, count_evidence
 from spark_jobs.outputs import Headers, OutputRecord
 from spark_jobs.topics import Topic
@@ -35,14 +39,16 @@ class Destination:
 
 
 def accepted_records(rows: pa.Table, to: Destination) -> Iterator[OutputRecord]:
-    """Make records as they came, with their provenance.
+    """Make records as they came, with their provenance; where the contract masks, with its masks.
 
     Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
     """
     topic, partitions, source = to.topic.name, to.topic.partitions, to.ledger.topic
     # The hot path of the Kafka sink: only the first header differs from record to record.
     _, *same = provenance_headers(EventPointer(source, 0, 0), to.ledger.name, to.contract)
-    for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
+    masked = MaskedValues(to.plan)
+    found = _rows(rows) if masked.changes_nothing else _masked(_rows(rows), masked)
+    for partition, offset, key, value, headers, timestamp_ms in found:
         ours: Headers = [(SOURCE_HEADER, f"{source}/{partition}/{offset}".encode()), *same]
         yield OutputRecord(
             topic,
@@ -54,19 +60,36 @@ def accepted_records(rows: pa.Table, to: Destination) -> Iterator[OutputRecord]:
         )
 
 
-def refused_records(rows: pa.Table, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
+def refused_records(
+    rows: pa.Table, to: Destination, evidence: Counter[RuleKey], refusals: Sequence[BatchRefusal] = ()
+) -> Iterator[OutputRecord]:
     """Make records as they came, with their provenance and the reasons; adds those to `evidence`.
 
-    Takes the columns of `accepted_records`.
+    Takes the columns of `accepted_records`. A record that keeps its contract is here because its batch was refused:
+    one of `refusals` covers it.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
-        verdict = to.plan.explain(value, typed=True)
+        header = schema_header([(each["key"], each["value"]) for each in headers or ()])
+        moments = Moments(records=pa.array([timestamp_ms], pa.timestamp("ms"))) if to.plan.asks_now else None
+        verdict = to.plan.explain(value, header, typed=True, moments=moments)
+        batch_end = None
+        refusal = next((each for each in refusals if each.covers(partition, offset)), None)
+        if refusal is not None and verdict.disposition.is_written:
+            batch_end = refusal.end
+            # First, so that they are not what a full header leaves out.
+            verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))
         evidence.update(count_evidence((verdict,)))
         source = EventPointer(ledger.topic, partition, offset)
-        ours = quarantine_headers(source, ledger.name, to.contract, verdict)
+        ours = quarantine_headers(source, ledger.name, to.contract, verdict, batch_end)
         originals_and_ours = _with_originals(headers, ours, timestamp_ms)
         yield OutputRecord(topic, value, key, partition % partitions, timestamp_ms, originals_and_ours)
+
+
+def _masked(rows: Iterator[_Row], masked: MaskedValues) -> Iterator[_Row]:
+    for partition, offset, key, value, headers, timestamp_ms in rows:
+        header = schema_header([(each["key"], each["value"]) for each in headers or ()])
+        yield partition, offset, masked.key(key), masked.value(value, header), headers, timestamp_ms
 
 
 _Row = tuple[int, int, bytes | None, bytes | None, list[dict[str, Any]] | None, int]

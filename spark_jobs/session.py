@@ -13,13 +13,13 @@ from contracts.errors import SettingsError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.settings import JobSettings
+    from spark_jobs.settings import SinkSettings
 
 CATALOG = "lake"
 """Name of the Iceberg catalog; PyIceberg's SqlCatalog reads the embedded one under the same name."""
 
 
-def build_session(settings: JobSettings) -> SparkSession:
+def build_session(settings: SinkSettings) -> SparkSession:
     """Start the one Spark session of this process.
 
     Raises SettingsError when the jars are missing, when Kafka delegation tokens are asked for, or when the
@@ -33,7 +33,7 @@ def build_session(settings: JobSettings) -> SparkSession:
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
-    for key, value in {**_engine(settings), **_catalog(settings)}.items():
+    for key, value in {**_engine(settings), **_catalog(settings), **_extensions(settings)}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -45,7 +45,7 @@ def build_session(settings: JobSettings) -> SparkSession:
     return spark
 
 
-def _engine(settings: JobSettings) -> dict[str, str]:
+def _engine(settings: SinkSettings) -> dict[str, str]:
     # A local session talks to itself only; its ports are nobody else's business.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
@@ -93,7 +93,7 @@ def _jars(directory: Path | None) -> list[Path]:
     return jars
 
 
-def _catalog(settings: JobSettings) -> dict[str, str]:
+def _catalog(settings: SinkSettings) -> dict[str, str]:
     warehouse = settings.warehouse.absolute()
     properties = settings.catalog_properties
     if not properties:
@@ -106,11 +106,27 @@ def _catalog(settings: JobSettings) -> dict[str, str]:
         }
     prefix = f"spark.sql.catalog.{CATALOG}"
     return {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         # The table is changed behind Spark's back when a batch is published; a cached one would be stale.
         f"{prefix}.cache-enabled": "false",
         **{f"{prefix}.{key}": value for key, value in properties.items()},
+    }
+
+
+def _extensions(settings: SinkSettings) -> dict[str, str]:
+    iceberg = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    if settings.sink != "delta":
+        return {"spark.sql.extensions": iceberg}
+    if not any(jar.name.startswith("delta-spark") for jar in _jars(settings.spark_jars)):
+        raise SettingsError(
+            f"no delta-spark jar in {settings.spark_jars}, which --sink delta needs; tidegate jars brings it"
+        )
+    # Delta asks for both before it touches a table.
+    return {
+        "spark.sql.extensions": f"{iceberg},io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Its state is read in 50 tasks otherwise, and is small.
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
 
 

@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class JobSettings(BaseSettings):
-    """Everything the job can be told, by option or by environment variable (prefix TIDEGATE_)."""
+class SinkSettings(BaseSettings):
+    """Where records come from and go to, and with what Spark; by option or by variable (prefix TIDEGATE_)."""
 
     model_config = SettingsConfigDict(
         env_prefix="TIDEGATE_", frozen=True, extra="forbid", env_ignore_empty=True
     )
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
+    warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
+    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = "iceberg"
+    postgresql_url: SecretStr | None = Field(
+        default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
+    )
+    spark_master: str = "local[*]"
+    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
+    spark_driver_memory: str = "2g"
+    spark_ui: bool = False
+    catalog_properties: dict[str, str] = Field(
+        default_factory=dict,
+        description="Properties of the Iceberg catalog `lake`; empty: a JDBC catalog in the warehouse.",
+    )
+
+    @model_validator(mode="after")
+    def _has_database(self) -> Self:
+        if self.sink == "postgresql" and self.postgresql_url is None:
+            raise ValueError("sink postgresql needs TIDEGATE_POSTGRESQL_URL")
+        return self
+
+
+class JobSettings(SinkSettings):
+    """Everything the job can be told."""
+
     registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
     registry_user: str | None = Field(default=None, description="Id of the API key that the job presents.")
     registry_password: SecretStr | None = Field(default=None, description="Secret of that key.")
     registry_token: SecretStr | None = Field(
         default=None, description="Instead of both: a whole API key, or a token of an identity provider."
     )
-    warehouse: Path = Field(description="Directory of the Iceberg warehouse and its catalog.")
+    mask_key: SecretStr | None = Field(
+        default=None,
+        description="Secret of at least 32 characters that makes the tokens of hashed fields; the same where tables are joined.",
+    )
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
-    sink: Literal["iceberg", "kafka"] = "iceberg"
+    write_mode: Literal["append", "upsert"] = Field(
+        default="append",
+        description="upsert: the newest record of each primary key is the row (PostgreSQL sink).",
+    )
     trigger_seconds: float = Field(default=0.5, ge=0, description="Pause between looks for new records.")
     max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
     starting: Literal["earliest", "latest"] = Field(
         default="earliest", description="Where a stream that has no ledger yet begins."
     )
     available_now: bool = Field(default=False, description="Process what is there, then end.")
+    expectations_proof_every: int = Field(
+        default=100,
+        ge=0,
+        description="On every so many batches Great Expectations judges too what is judged without it; 0: never.",
+    )
     quarantine_slots: int = Field(
         default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
     )
@@ -43,11 +78,9 @@ class JobSettings(BaseSettings):
         default=10, ge=0, description="Restarts in a row without a published batch before a stream gives up."
     )
     restart_backoff_seconds: float = Field(default=1.0, gt=0)
-    spark_master: str = "local[*]"
-    spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
-    spark_driver_memory: str = "2g"
-    spark_ui: bool = False
-    catalog_properties: dict[str, str] = Field(
-        default_factory=dict,
-        description="Properties of the Iceberg catalog `lake`; empty: a JDBC catalog in the warehouse.",
-    )
+
+    @model_validator(mode="after")
+    def _can_upsert(self) -> Self:
+        if self.write_mode == "upsert" and self.sink != "postgresql":
+            raise ValueError("write-mode upsert is for sink postgresql; the others append")
+        return self

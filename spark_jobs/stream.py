@@ -7,24 +7,37 @@ made anew for each attempt: positions come from the ledger, so that a lost check
 from __future__ import annotations
 
 import shutil
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 import structlog
+from pyspark import inheritable_thread_target
 
+from contracts.control import EventKind
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger, Vector, require_contiguous, span
 from contracts.plan import EnforcementPlan
 from contracts.report import BatchReport
+from spark_jobs.budget import REFUSED_WITH_BATCH, BudgetSpent
+from spark_jobs.consumer_group import PublishedOffsets
 from spark_jobs.contract_source import ContractSource
+from spark_jobs.control import AlwaysRunning, Control, StreamPaused, require_running
 from spark_jobs.decide import Decision, decide, rule_counts
+from spark_jobs.expectations import BatchExpectations, refused
+from spark_jobs.judge import outages
+from spark_jobs.library import Library
 from spark_jobs.reports import Reporter
 from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.iceberg import IcebergSink
+from spark_jobs.sinks.delta_table import DeltaTable, table_location
+from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.kafka import KafkaSink
-from spark_jobs.sinks.sink import MicroBatch, Published, Sink, StreamStart
+from spark_jobs.sinks.postgresql_table import PostgresqlTable
+from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Sink, StreamStart
+from spark_jobs.sinks.staged import StagedSink
 from spark_jobs.source import BatchOffsets, read_topic
 from spark_jobs.steps import Step, StepObserver, Stopwatch
 from spark_jobs.topics import Topic, Topics
@@ -50,15 +63,27 @@ class Job:
 
 
 class StreamAttempt:
-    """One claim of one stream."""
+    """One claim of one stream.
 
-    def __init__(self, job: Job, contract_id: str, contracts: ContractSource) -> None:
+    While a batch is written, the next one is judged: to judge takes every core, to write takes one. Batches are written
+    in their order, one at a time, and each only if the one before it was.
+    """
+
+    def __init__(
+        self, job: Job, contract_id: str, contracts: ContractSource, control: Control | None = None
+    ) -> None:
         self._job = job
         self._contract_id = contract_id
         self._contracts = contracts
+        self._control = control or AlwaysRunning(contract_id)
         self._lock = Lock()
         self._closing = False
         self._failure: BaseException | None = None
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
+        self._writing: Future[None] | None = None
+        self._expectations = BatchExpectations(
+            contract_id, job.settings.expectations_proof_every, lambda: Library(job.spark)
+        )
         self.published = 0
 
     def run(self, stopping: Event, running: Event) -> None:
@@ -67,17 +92,20 @@ class StreamAttempt:
         Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt; Fenced,
         whatever it was, if another instance holds the ledger by now: to start again would only fence that one.
         """
-        query = self._start()
-        running.set()
-        try:
-            self._await(query, stopping)
-        except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
-            self._failure = self._failure or error
-        finally:
-            self._stop(query)
+        with self._writer:
+            query = self._start()
+            running.set()
+            self._control.tell(EventKind.STARTED)
+            try:
+                self._await(query, stopping)
+            except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+                self._failure = self._failure or error
+            finally:
+                self._stop(query)
         if self._failure is not None and not isinstance(self._failure, StreamStopped):
             self._require_held()
         self._sink.close()
+        self._told_offsets.close()
         if self._failure is not None:
             raise self._failure
 
@@ -101,19 +129,17 @@ class StreamAttempt:
         watch = Stopwatch(self._contract_id, self._job.observer)
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
-        if self._plan.contract.expectations:
-            log.warning(
-                "expectations_not_judged",
-                stream=self._contract_id,
-                expectations=[expectation.id for expectation in self._plan.contract.expectations],
-            )
+            require_running(self._control.current())
         self._source = _require_source(self._job.topics, self._plan)
         self._sink = _open_sink(self._job, self._contract_id, self._source)
         earliest = self._job.topics.earliest(self._source.name)
         latest = self._job.topics.latest(self._source.name)
         begin = latest if self._job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        self._control.fill_window(self._plan.contract.error_budget)
         start = _resume(self._ledger, self._source, earliest, latest)
+        self._told_offsets = PublishedOffsets(self._job.settings.bootstrap_servers, self._contract_id)
+        self._told_offsets.publish(self._source.name, self._ledger.end)
         log.info(
             "stream_started",
             stream=self._contract_id,
@@ -131,6 +157,9 @@ class StreamAttempt:
         shutil.rmtree(folder, ignore_errors=True)
         checkpoint = f"file://{folder}/{settings.sink}-{self._ledger.epoch}"
         self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
+        self._judged_end = self._ledger.end
+        self._refusals = self._sink.settled.refusals()
+        self._expectations.published = self._ledger.n
         writer = (
             read_topic(spark, settings, self._source.name, start)
             .writeStream.queryName(f"{self._contract_id} epoch {self._ledger.epoch}")
@@ -159,32 +188,78 @@ class StreamAttempt:
             try:
                 self._process(rows, batch_id)
             except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
-                self._failure = error
-                self._closing = True
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the attempt. The first failure is the one that is told; what it hinders says nothing of its own."""
+        self._failure = self._failure or error
+        self._closing = True
 
     def _process(self, rows: DataFrame, batch_id: int) -> None:
         began = datetime.now(UTC)
         watch = Stopwatch(self._contract_id, self._job.observer)
         start, end = self._offsets.of(batch_id)
-        require_contiguous(self._ledger.end, start)
+        require_contiguous(self._judged_end, start)
         if span(start, end) == 0:  # Spark's last batch of available_now may hold nothing
             return
         with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
+            control = self._control.current()
+            require_running(control)
             plan = self._adopt()
         settled = tuple(self._sink.settled.within(start, end).values())
-        batch = MicroBatch(rows, start, end, plan, settled, watch)
-        with watch(Step.JUDGE):
+        # Now is one moment for all of a batch, however many tasks judge it.
+        asked = self._expectations.ask(plan, self._refusals)
+        batch = MicroBatch(rows, start, end, plan.with_now(time.time_ns()), settled, watch, asked)
+        with watch(Step.JUDGE), outages():
             judged = self._sink.judge(batch)
         try:
+            self._await_written()
+            # Asked again after the records were read: they are the topic's that the ledger counts.
+            self._require_same_topic()
             with watch(Step.DECIDE):
-                decision = decide(plan, judged.tallies, judged.first_failed, settled)
-            published = judged.write(decision)
-        finally:
+                is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
+                context = self._control.window.context(is_accepted=is_accepted)
+                decision = decide(plan, judged.tallies, judged.first_failed, settled, context)
+                decision = self._expectations.decide(plan, judged, decision)
+                if decision.over_budget and decision.written and not decision.refusal:
+                    decision = refused(plan, judged.tallies, decision, (REFUSED_WITH_BATCH,))
+        except BudgetSpent as spent:
             judged.release()
-        self._ledger = published.ledger
-        self.published += 1
-        self._job.observer(self._contract_id, Step.COMMITTED)
-        self._tell(batch, decision, published, began)
+            raise self._trip(spent, batch) from None
+        except BaseException:
+            judged.release()
+            raise
+        self._judged_end = {**self._judged_end, **end}
+        write = inheritable_thread_target(self._job.spark)(self._write)
+        self._writing = self._writer.submit(write, batch, judged, decision, began)
+
+    def _trip(self, error: BudgetSpent, batch: MicroBatch) -> StreamStopped:
+        """Tell that the batch has spent the error budget; gives what the attempt ends with."""
+        trip = error.spent.trip(batch.plan.contract, batch.start, batch.end, self._ledger.epoch)
+        self._control.trip(trip)
+        return StreamPaused(str(error)) if trip.action == "pause" else error
+
+    def _write(self, batch: MicroBatch, judged: JudgedBatch, decision: Decision, began: datetime) -> None:
+        """Write a judged batch, while the next one is judged."""
+        try:
+            try:
+                published = judged.write(decision)
+            finally:
+                judged.release()
+            self._ledger = published.ledger
+            self.published += 1
+            begins_anew = decision.is_accepted or bool(decision.refusal)
+            self._control.window.published(decision.counted, begins_anew=begins_anew)
+            self._job.observer(self._contract_id, Step.COMMITTED)
+            self._tell(batch, decision, published, began)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _await_written(self) -> None:
+        """Wait for the batch before; raises what hindered it."""
+        if self._writing is not None:
+            self._writing.result()
 
     def _adopt(self) -> EnforcementPlan:
         """Ask for the contract, and require that the topic is still the one that the ledger counts."""
@@ -194,13 +269,17 @@ class StreamAttempt:
                 f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
                 f"reads {self._source.name}; start a stream for a contract of another id"
             )
-        identity = self._job.topics.identity(self._source.name)
-        if identity is None or identity[0] != self._ledger.topic_id:
-            raise StreamStopped(_recreated(self._source.name))
+        self._require_same_topic()
         if plan.fingerprint != self._plan.fingerprint:
+            self._await_written()  # under the contract that it was judged by
             self._sink.adopt(plan)
             self._plan = plan
         return plan
+
+    def _require_same_topic(self) -> None:
+        identity = self._job.topics.identity(self._source.name)
+        if identity is None or identity[0] != self._ledger.topic_id:
+            raise StreamStopped(_recreated(self._source.name))
 
     def _tell(self, batch: MicroBatch, decision: Decision, published: Published, began: datetime) -> None:
         ledger, contract = published.ledger, batch.plan.contract
@@ -222,11 +301,13 @@ class StreamAttempt:
             quarantined=decision.quarantined,
             dropped=decision.dropped,
             rules=rule_counts(decision.rules + published.evidence),
+            expectations=decision.expectations,
             start=batch.start,
             end=batch.end,
             lag_records=self._lag(batch.end),
             timings_ms=batch.watch.milliseconds,
         )
+        self._told_offsets.publish(self._source.name, ledger.end)
         self._job.reporter.report(report)
         log.info(
             "batch_published",
@@ -278,7 +359,12 @@ def _require_source(topics: Topics, plan: EnforcementPlan) -> Topic:
 def _open_sink(job: Job, contract_id: str, source: Topic) -> Sink:
     quarantine = _output(job.topics, quarantine_topic(source.name), source)
     if job.settings.sink == "iceberg":
-        return IcebergSink(job.spark, job.settings, contract_id, quarantine)
+        return StagedSink(job.settings, LedgerTable(job.spark, table_name(contract_id)), quarantine)
+    if job.settings.sink == "delta":
+        table = DeltaTable(job.spark, table_location(job.settings.warehouse, contract_id))
+        return StagedSink(job.settings, table, quarantine)
+    if job.settings.sink == "postgresql":
+        return StagedSink(job.settings, PostgresqlTable(job.settings, contract_id), quarantine)
     accepted = _output(job.topics, accepted_topic(source.name), source)
     return KafkaSink(job.settings, contract_id, accepted, quarantine)
 

@@ -19,8 +19,11 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException, PythonException
 
+from contracts.control import EventKind
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from contracts.privacy.tokens import MaskKey
 from spark_jobs.contract_source import RegistryContract, RegistryGone
+from spark_jobs.control import RegistryControl, StreamPaused
 from spark_jobs.stream import Job, StreamAttempt
 
 log = structlog.get_logger()
@@ -46,38 +49,59 @@ class StreamThread(InheritableThread):
         self.failure: BaseException | None = None
         self._job = job
         self._stopping = stopping
+        secret = job.settings.mask_key
+        mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
         self._contracts = RegistryContract(
-            registry, contract_id, job.settings.registry_grace_seconds, stopping
+            registry, contract_id, job.settings.registry_grace_seconds, stopping, mask_key
         )
+        self._control = RegistryControl(registry, contract_id, stopping)
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
-        failures = 0
-        while not self._stopping.is_set():
-            attempt = StreamAttempt(self._job, self.contract_id, self._contracts)
+        failures: int | None = 0
+        while failures is not None and not self._stopping.is_set():
+            attempt = StreamAttempt(self._job, self.contract_id, self._contracts, self._control)
             try:
                 attempt.run(self._stopping, self.running)
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
-                if self._stopping.is_set() and isinstance(error, _MAY_PASS):
-                    break
-                if not isinstance(error, TidegateError) and self._is_spark_gone():
-                    self._end(SparkGone(_gone(self.contract_id)))
-                    return
-                failures = 1 if attempt.published else failures + 1
-                if not self._may_go_on(error, failures):
-                    self._end(error)
-                    return
-                self._wait(error, failures)
+                failures = self._after(error, 0 if attempt.published else failures)
             else:
                 break
-        log.info("stream_ended", stream=self.contract_id)
+        if self.failure is None:
+            log.info("stream_ended", stream=self.contract_id)
+            self._control.tell(EventKind.ENDED)
+
+    def _after(self, error: BaseException, failures: int) -> int | None:
+        """Go on after what ended an attempt: gives the failures in a row with which, None when the stream has ended."""
+        if self._stopping.is_set() and isinstance(error, (*_MAY_PASS, StreamPaused)):
+            return failures
+        if isinstance(error, StreamPaused) and not self._job.settings.available_now:
+            return self._sit_out(error)
+        if not isinstance(error, TidegateError) and self._is_spark_gone():
+            error = SparkGone(_gone(self.contract_id))
+        if not self._may_go_on(error, failures + 1):
+            self._end(error)
+            return None
+        self._wait(error, failures + 1)
+        return failures + 1
+
+    def _sit_out(self, paused: StreamPaused) -> int | None:
+        """Wait until somebody resumes the stream; a pause is no failure."""
+        log.warning("stream_paused", stream=self.contract_id, reason=_brief(paused))
+        self.running.set()  # it is as far as it can be: whoever waits for the job to be ready need not wait for a person
+        try:
+            self._control.await_resumed()
+        except StreamStopped as error:
+            self._end(error)
+            return None
+        return 0
 
     def _may_go_on(self, error: BaseException, failures: int) -> bool:
         return (
             isinstance(error, _MAY_PASS)
             # The judge raises on no record: an exception in a worker is a bug, and comes back.
-            and not isinstance(error, (RegistryGone, PythonException))
+            and not isinstance(error, (RegistryGone, PythonException, SparkGone))
             and failures <= self._job.settings.restart_limit
         )
 
@@ -120,6 +144,11 @@ class StreamThread(InheritableThread):
             error=_brief(error),
             exc_info=None if is_ours else error,
         )
+        if not isinstance(
+            error, (Fenced, StreamPaused)
+        ):  # the stream runs elsewhere; the gateway knows of the pause
+            kind = EventKind.STOPPED if isinstance(error, StreamStopped) else EventKind.FAILED
+            self._control.tell(kind, _told(self.failure))
 
 
 def run_streams(
@@ -198,6 +227,13 @@ def _gone(contract_id: str) -> str:
         f"{contract_id}: Spark's Java process has ended; what it said stands above. Start the job again, and if it was "
         "killed for want of memory, with another TIDEGATE_SPARK_DRIVER_MEMORY"
     )
+
+
+def _told(error: BaseException) -> str:
+    """Say what ended a stream to those who do not see its log. What others have raised may quote a record."""
+    if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
+        return str(error)
+    return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"
 
 
 def _brief(error: BaseException) -> str:

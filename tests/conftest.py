@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "filterwarnings", r"ignore:unclosed <socket.*(127\.0\.0\.1|\.sock):ResourceWarning"
     )
+
+
+# Two processes share a run of `make test`: all that needs the one Spark session or the one broker in one of them, the rest,
+# and what starts processes of its own, in the other.
+SHARED_FIXTURES = {"broker", "spark"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of the shared session and broker together."""
+    for item in items:
+        if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("shared"))
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +78,9 @@ def make_topic(broker: Broker) -> Callable[..., str]:
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         config = {key.replace("_", "."): value for key, value in settings.items()}
         client.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+        # Made is not yet known: on a busy machine the broker answers a while longer that there is no such topic.
+        while name not in client.list_topics(timeout=30).topics:
+            time.sleep(0.02)
         return name
 
     return make
@@ -83,6 +100,7 @@ def spark(jars: Jars, warehouse: Path, tmp_path_factory: pytest.TempPathFactory)
             bootstrap_servers="none:0",
             registry_url="http://none",
             warehouse=warehouse,
+            sink="delta",  # a session for all sinks: Delta wants settings of its own, which leave the others alone
             checkpoints=tmp_path_factory.mktemp("checkpoints"),
             spark_jars=jars.spark_dir,
             spark_driver_memory="1g",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final
@@ -35,11 +35,13 @@ class Block:
 
     `rows` has a row for each, if rows are asked for: its own, if the record is accepted, else one of nulls. `others` are those that are not
     accepted, and of which nothing is known: position in the block, value, and whether its numbers need a look.
+    `broken` are those that fit the schema and break rules: position, and the bit set of the rules. They have a row.
     """
 
     start: int
     rows: list[Any]
     others: list[tuple[int, bytes | None, bool]]
+    broken: list[tuple[int, int]]
 
 
 class Acceptance:
@@ -48,27 +50,34 @@ class Acceptance:
     def __init__(
         self,
         row: Row,
-        text_of: Callable[[Any], str | None],
+        text_of: Callable[[Any], str | tuple[int, str] | None],
         expression: str,
         whole_hold: Callable[[Any], bool] | None,
     ) -> None:
         """Take the type of rows, the function that gives the texts of a good row, and their expression.
 
-        `text_of` gives None for a row that is not accepted. `whole_hold` is asked of the record as it is decoded.
+        `text_of` gives None for a row that is not accepted, and of one that breaks rules and nothing else the bit set of
+        them too, where that is known. `whole_hold` is asked of the record as it is decoded.
         """
         self._row = row
         self._whole_hold = whole_hold
         self._decode = msgspec.json.Decoder(row.type).decode
         self._text_of = text_of
         self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
-        self._nulls = row.type(**{member.attribute: None for member in row.members.values()})
+        self.nulls = row.type(**{member.attribute: None for member in row.members.values()})
 
-    def blocks(self, values: pa.Array, *, with_rows: bool) -> Iterator[Block]:
-        """Take the values, an array of binary or large_binary, block by block. Never raises on any value."""
+    def blocks(
+        self, values: pa.Array, *, with_rows: bool, at: Callable[[int], None] | None = None
+    ) -> Iterator[Block]:
+        """Take the values, an array of binary or large_binary, block by block. Never raises on any value.
+
+        `at`, if there is one, is called with the index of each value before it is looked at.
+        """
         may_change = may_change_numbers(values)
         for start in range(0, len(values), BLOCK_RECORDS):
             part = values.slice(start, BLOCK_RECORDS)
-            yield self._block(start, part, may_change[start : start + BLOCK_RECORDS], with_rows=with_rows)
+            rows: list[Any] | None = [] if with_rows else None
+            yield self._block(start, part, may_change[start : start + BLOCK_RECORDS], rows, at)
 
     def reader(self, path: Path) -> Reader:
         """Make the function that reads the values at a path from rows, null where there is none."""
@@ -91,10 +100,19 @@ class Acceptance:
 
         return read_all
 
-    def _block(self, start: int, part: pa.Array, may_change: list[bool], *, with_rows: bool) -> Block:
+    def _block(
+        self,
+        start: int,
+        part: pa.Array,
+        may_change: list[bool],
+        rows: list[Any] | None,
+        at: Callable[[int], None] | None,
+    ) -> Block:
         values = part.to_pylist()
-        rows: list[Any] = []
-        texts = self._texts_and_rows(values, rows) if with_rows else self._texts(values)
+        looked_at = values if at is None else _each(values, start, at)
+        found = self._texts(looked_at) if rows is None else self._texts_and_rows(looked_at, rows)
+        bits = {at: each[0] for at, each in enumerate(found) if type(each) is tuple}
+        texts = [each[1] if type(each) is tuple else each for each in found] if bits else found
         for position in _doubtful(part, values, may_change):
             texts[position] = None
         for position in self._misfits(texts, 0):
@@ -104,18 +122,20 @@ class Acceptance:
                 if texts[position] is not None and not self._holds(value):
                     texts[position] = None
         others = [(at, values[at], may_change[at]) for at, text in enumerate(texts) if text is None]
-        if with_rows:
+        if rows is not None:
             for position, _, _ in others:
-                rows[position] = self._nulls
-        return Block(start, rows, others)
+                rows[position] = self.nulls
+        # The quick tests of some rules refuse what breaks none.
+        broken = [(at, rules) for at, rules in bits.items() if rules and texts[at] is not None]
+        return Block(start, rows or [], others, broken)
 
-    def _texts(self, values: list[bytes | None]) -> list[str | None]:
+    def _texts(self, values: Iterable[bytes | None]) -> list[Any]:
         """Give the texts of each value, None for what is not accepted.
 
         The loop that nearly all records pass: what can be asked of a whole block is asked afterwards.
         """
         decode, text_of = self._decode, self._text_of
-        texts: list[str | None] = []
+        texts: list[Any] = []
         for value in values:
             try:
                 texts.append(text_of(decode(value)))  # type: ignore[arg-type] # a null raises
@@ -123,10 +143,10 @@ class Acceptance:
                 texts.append(None)
         return texts
 
-    def _texts_and_rows(self, values: list[bytes | None], rows: list[Any]) -> list[str | None]:
+    def _texts_and_rows(self, values: Iterable[bytes | None], rows: list[Any]) -> list[Any]:
         """Give the same, and add the row of each to `rows`, None where there is none."""
         decode, text_of = self._decode, self._text_of
-        texts: list[str | None] = []
+        texts: list[Any] = []
         for value in values:
             try:
                 row = decode(value)  # type: ignore[arg-type] # the same
@@ -155,6 +175,12 @@ class Acceptance:
         half = len(texts) // 2
         yield from self._misfits(texts[:half], start)
         yield from self._misfits(texts[half:], start + half)
+
+
+def _each(values: list[bytes | None], start: int, at: Callable[[int], None]) -> Iterator[bytes | None]:
+    for index, value in enumerate(values, start):
+        at(index)
+        yield value
 
 
 def _getter(member: Member) -> Callable[[Any], Any]:

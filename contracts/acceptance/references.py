@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from contracts.fields import tokens
-from contracts.formats.json_bounds import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
 
 _MAX_NODES: Final = 20_000
 _SCOPED: Final = frozenset(

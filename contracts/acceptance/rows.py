@@ -58,6 +58,7 @@ class Value:
     """What a property becomes in a row.
 
     `text` and `item_text` are expressions for the string, or for each string of the array; `fits` asks a validator.
+    `kinds` are the types of its values beside null, if they are known.
     """
 
     type: Any
@@ -66,15 +67,17 @@ class Value:
     item_text: str | None = None
     fits: Callable[[Any], bool] | None = None
     row: Row | None = None
+    kinds: frozenset[type] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An attribute of a row. A missing one is None, or UNSET if a validator has to know."""
+    """An attribute of a row. A missing one is None, or UNSET if a validator or a rule has to know."""
 
     attribute: str
     value: Value
     is_required: bool
+    is_told_apart: bool = False
 
     @property
     def may_be_none(self) -> bool:
@@ -83,8 +86,9 @@ class Member:
 
     @property
     def may_be_unset(self) -> bool:
-        """Whether the attribute is UNSET when it is missing, because a null is another matter to its validator."""
-        return self.value.fits is not None and not self.is_required
+        """Whether the attribute is UNSET when it is missing, because to its validator or a rule a null is another matter."""
+        is_asked = self.value.fits is not None or (self.is_told_apart and self.value.is_nullable)
+        return is_asked and not self.is_required
 
 
 @dataclass(slots=True)
@@ -96,11 +100,23 @@ class Row:
 
 
 class RowBuilder:
-    """Builds the rows of one schema. `whole` are the paths of values that must stay as JSON has them."""
+    """Builds the rows of one schema.
 
-    def __init__(self, validator_for: ValidatorFor, whole: frozenset[Path], *, formats_hold: bool) -> None:
+    `whole` are the paths of values that must stay as JSON has them, `told_apart` those of which a rule wants to know
+    whether they are null or missing.
+    """
+
+    def __init__(
+        self,
+        validator_for: ValidatorFor,
+        whole: frozenset[Path],
+        *,
+        formats_hold: bool,
+        told_apart: frozenset[Path] = frozenset(),
+    ) -> None:
         self._validator_for = validator_for
         self._whole = whole
+        self._told_apart = told_apart
         self._formats_hold = formats_hold
 
     def row(self, schema: Any, path: Path = ()) -> Row:
@@ -117,7 +133,8 @@ class RowBuilder:
         row = Row()
         for index, name in enumerate(names):
             value = self._value(properties.get(name, True), (*path, name))
-            row.members[name] = Member(f"f{index}", value, name in required)
+            is_told_apart = (*path, name) in self._told_apart
+            row.members[name] = Member(f"f{index}", value, name in required, is_told_apart)
         row.type = msgspec.defstruct(
             "Row",
             [_definition(member) for member in row.members.values()],
@@ -159,12 +176,15 @@ class RowBuilder:
     def _of_type(self, name: str, schema: dict[str, Any], path: Path) -> Value:
         match name:
             case "boolean":
-                return Value(bool)
+                return Value(bool, kinds=frozenset({bool}))
             case "integer":
-                return Value(Annotated[int, msgspec.Meta(**_integer_bounds(schema))])
+                return Value(Annotated[int, msgspec.Meta(**_integer_bounds(schema))], kinds=frozenset({int}))
             case "number":
                 whole = Annotated[int, msgspec.Meta(**_integer_bounds(schema))]
-                return Value(whole | Annotated[float, msgspec.Meta(**_float_bounds(schema))])
+                return Value(
+                    whole | Annotated[float, msgspec.Meta(**_float_bounds(schema))],
+                    kinds=frozenset({int, float}),
+                )
             case "string":
                 return self._string(schema)
             case "array":
@@ -189,7 +209,9 @@ class RowBuilder:
         ]
         if len(texts) > 1 or None in texts:  # both at once: no expression says that
             raise NotExpressibleError
-        return Value(Annotated[str, msgspec.Meta(**lengths)], text=texts[0] if texts else None)
+        return Value(
+            Annotated[str, msgspec.Meta(**lengths)], text=texts[0] if texts else None, kinds=frozenset({str})
+        )
 
     def _array(self, schema: dict[str, Any], path: Path) -> Value:
         lengths = _limits(schema, minItems="min_length", maxItems="max_length")
@@ -202,7 +224,9 @@ class RowBuilder:
         if item.text is not None and item.is_nullable:
             raise NotExpressibleError
         return Value(
-            Annotated[GenericAlias(list, (item.type,)), msgspec.Meta(**lengths)], item_text=item.text
+            Annotated[GenericAlias(list, (item.type,)), msgspec.Meta(**lengths)],
+            item_text=item.text,
+            kinds=frozenset({list}),
         )
 
     def _listed(self, schema: dict[str, Any], values: list[Any]) -> Value:
@@ -214,7 +238,7 @@ class RowBuilder:
         if kinds not in ({str}, {int}) or any(type(v) is int and abs(v) > _EXACT_INTEGER for v in named):
             raise NotExpressibleError
         is_nullable = len(named) < len(allowed)
-        return Value(Literal[tuple(allowed)], is_nullable=is_nullable)
+        return Value(Literal[tuple(allowed)], is_nullable=is_nullable, kinds=frozenset(kinds))
 
 
 def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:

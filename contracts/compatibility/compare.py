@@ -19,6 +19,7 @@ from contracts.compatibility.texts import bounded_searches
 from contracts.compatibility.versions import suggested_version
 from contracts.fields import tokens
 from contracts.model import Compatibility, Consumer, DataContract
+from contracts.rules.reference_sets import with_reference_sets
 
 _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}
 _UNTOUCHED: Final = "; it touches no registered consumer"
@@ -34,7 +35,7 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
     Raises ContractError for a schema that is none.
     """
     directions = directions_of(base.compatibility if level is None else level)
-    judges = Judge(base), Judge(candidate)
+    judges = Judge(with_reference_sets(base)), Judge(with_reference_sets(candidate))
     consumers = registered(base, candidate)
     declared = (
         frozenset(pointer for judge in judges for pointer in judge.fields.pointers()) if consumers else ()

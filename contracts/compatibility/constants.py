@@ -12,16 +12,14 @@ from typing import Any, Final
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.texts import first_text
 from contracts.fields import FieldType, join, tokens
-from contracts.model import Cel, Forbidden, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
+from contracts.model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
+from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_key
-from contracts.rules.values import Order, native, order_of_times
+from contracts.rules.values import Order, native, number_of, order_of_times
 
 MISSING: Final = object()
 """Stands for a field that is not there."""
 
-_BOUNDS: Final = (
-    "minimum", "exclusive_minimum", "maximum", "exclusive_maximum", "not_before", "after", "not_after", "before",
-)  # fmt: skip
 _LITERAL = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<![\w.])(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"""
 )
@@ -55,7 +53,7 @@ def fields_of_rule(rule: Rule) -> tuple[str, ...]:
         case RequiredWhen():
             return (rule.field, rule.when.field)
         case Cel():
-            return tuple(dict.fromkeys(_named(rule.expr)))
+            return tuple(dict.fromkeys([*([rule.field] if rule.field else []), *_named(rule.expr)]))
         case _:
             return (rule.field,)
 
@@ -103,7 +101,9 @@ def _constants(rule: Rule) -> Iterator[Any]:
         case Forbidden() | OneOf():
             yield from rule.values
         case Range():
-            yield from (limit for name in _BOUNDS if (limit := getattr(rule, name)) is not None)
+            for name, limit in limits_of(rule).items():
+                number = number_of(limit) if name in AMOUNT_LIMITS else None
+                yield float(number) if isinstance(number, Decimal) else limit if number is None else number
         case RequiredWhen():
             yield from rule.when.one_of or (rule.when.equals,)
         case Matches():
@@ -111,7 +111,7 @@ def _constants(rule: Rule) -> Iterator[Any]:
             yield from () if text is None else (text,)
         case Cel():
             yield from _literals(rule.expr)
-        case Ordered():
+        case Ordered() | Freshness():
             pass
 
 

@@ -25,6 +25,7 @@ CODES: Final = {
     "contract.on-violation-changed": "what breaking the contract does to a record is something else",
     "contract.error-budget-changed": "the stream stops for another share of refused records",
     "contract.classification-changed": "a field is classified in another way, and masked accordingly",
+    "contract.mask-changed": "sinks get something else instead of a field or a key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
     "contract.compatibility-raised": "later versions may change less",
 }
@@ -54,7 +55,10 @@ def compare_declarations(base: DataContract, candidate: DataContract) -> Iterato
     if base.error_budget != candidate.error_budget:
         code = "contract.error-budget-changed"
         yield _of(code, "error_budget", base, candidate, severity=FindingSeverity.WARNING)
-    yield from _classification(base, candidate)
+    yield from _of_fields("classification", "contract.classification-changed", base, candidate)
+    yield from _of_fields("mask", "contract.mask-changed", base, candidate)
+    if base.key_mask != candidate.key_mask:
+        yield _of("contract.mask-changed", "key_mask", base, candidate, severity=FindingSeverity.WARNING)
     yield from _compatibility(base, candidate)
 
 
@@ -91,17 +95,19 @@ def _on_violation(base: DataContract, candidate: DataContract) -> Iterator[Chang
         yield _of("contract.on-violation-changed", "on_violation", base, candidate, breaks, severity)
 
 
-def _classification(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    for field in sorted({*base.classification, *candidate.classification}):
-        before, after = base.classification.get(field), candidate.classification.get(field)
+def _of_fields(key: str, code: str, base: DataContract, candidate: DataContract) -> Iterator[Change]:
+    """Compare what two contracts say of single fields under a key."""
+    former: dict[str, str] = getattr(base, key)
+    latter: dict[str, str] = getattr(candidate, key)
+    for field in sorted({*former, *latter}):
+        before, after = former.get(field), latter.get(field)
         if before != after:
-            sentence = f"`{field}`: {was_and_is('classification', before, after)}"
+            sentence = f"`{field}`: {was_and_is(key, before, after)}"
             place, base_place = (
-                "/classification" + (join((field,)) if field in each.classification else "")
-                for each in (candidate, base)
+                f"/{key}" + (join((field,)) if field in each else "") for each in (latter, former)
             )
             yield Change(
-                "contract.classification-changed",
+                code,
                 sentence,
                 place,
                 base_place,

@@ -20,13 +20,13 @@ from contracts.compatibility.avro.data import Sizes, encode, json_text, read
 from contracts.compatibility.avro.documents import schema_of
 from contracts.compatibility.avro.places import Filling
 from contracts.compatibility.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
-from contracts.compatibility.avro.types import AvroType, TooDeepError, parse
 from contracts.compatibility.inclusion import Counterexample
 from contracts.compatibility.json_schema.values import text_of
 from contracts.compatibility.samples import listed, sample
 from contracts.errors import ContractError
 from contracts.fields import SchemaFields, join
 from contracts.formats.avro import AvroFormat
+from contracts.formats.avro_types import AvroType, TooDeepError, parse
 from contracts.formats.json_fields import JsonFields
 from contracts.model import AvroSchema, Column, DataContract, JsonSchema
 from contracts.plan import EnforcementPlan, compile_plan

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from contracts.compatibility.intervals import Cut, Intervals
 from contracts.compatibility.texts import includes_pattern, matches
-from contracts.fields import FieldType, SchemaFields
+from contracts.fields import FieldType, SchemaFields, tokens
 from contracts.model import (
     Cel,
     Forbidden,
+    Freshness,
     Matches,
     OneOf,
     Ordered,
@@ -28,7 +29,10 @@ from contracts.model import (
     Rule,
     Scalar,
 )
-from contracts.rules.values import DATES, Order, exact, order_of_times
+from contracts.rules.clock import offset_of_now, span_of
+from contracts.rules.places import Path, array_of
+from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
 _UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}
@@ -143,6 +147,18 @@ class InOrder:
     fields: tuple[str, ...]
     strict: bool
     null: bool
+    compare_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NearNow:
+    """A rule that keeps moments between two bounds from now on, in nanoseconds; None for no bound."""
+
+    field: str
+    now: str
+    between: tuple[Cut | None, Cut | None]
+    null: bool
+    sort: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +177,20 @@ class Expression:
 
     text: str
     null: bool
+    about: tuple[str | None, bool] = (None, False)
+    """The field that it is about, and whether it is strict."""
 
 
-Predicate = OfField | InOrder | WhenNeeded | Expression
+Predicate = OfField | NearNow | InOrder | WhenNeeded | Expression
 
 
 def predicate_of(rule: Rule, fields: SchemaFields) -> Predicate | None:
     """Bring a rule into its form; None when it does not compile against the schema."""
     match rule:
         case Cel():
-            return Expression(_plain(rule.expr), rule.nulls == "violate")
+            return Expression(_plain(rule.expr), rule.nulls == "violate", (rule.field, rule.strict))
         case Ordered():
-            return InOrder(rule.fields, rule.strict, rule.nulls == "violate")
+            return InOrder(rule.fields, rule.strict, rule.nulls == "violate", rule.compare_as)
         case RequiredWhen():
             found = fields.find(rule.when.field)
             if found is None:
@@ -182,15 +200,19 @@ def predicate_of(rule: Rule, fields: SchemaFields) -> Predicate | None:
             condition = None if rule.when.present else _listed(listed, domain)
             return WhenNeeded(rule.field, rule.when.field, condition, domain)
     found = fields.find(rule.field)
-    if found is None:
-        return None
+    return None if found is None else _of_field(rule, found)
+
+
+def _of_field(
+    rule: Forbidden | Freshness | Range | Matches | OneOf, found: FieldType
+) -> OfField | NearNow | None:
     domain = domain_of(found)
-    refused = _refused(rule, domain)
-    return (
-        None
-        if refused is None
-        else OfField(rule.field, replace(refused, null=rule.nulls == "violate"), domain)
-    )
+    null = rule.nulls == "violate"
+    between = _from_now(rule)
+    if isinstance(rule, Freshness | Range) and between is not None:
+        return NearNow(rule.field, rule.now, between, null, domain.sort)
+    refused = None if order_of_durations(found) is not None else _refused(rule, domain)
+    return None if refused is None else OfField(rule.field, replace(refused, null=null), domain)
 
 
 def domain_of(found: FieldType) -> Domain:
@@ -211,6 +233,8 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
                 and each.domain.sort == predicate.domain.sort
             ]
             return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
+        case NearNow():
+            return any(isinstance(each, NearNow) and _bounds_imply(each, predicate) for each in others)
         case InOrder():
             return any(isinstance(each, InOrder) and _orders_imply(each, predicate) for each in others)
         case WhenNeeded():
@@ -223,7 +247,7 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
         case Expression():
             return any(
                 isinstance(each, Expression)
-                and each.text == predicate.text
+                and (each.text, each.about) == (predicate.text, predicate.about)
                 and (each.null or not predicate.null)
                 for each in others
             )
@@ -232,7 +256,7 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
 def fields_of(predicate: Predicate) -> tuple[str, ...]:
     """Give the fields that a rule reads; none for an expression."""
     match predicate:
-        case OfField():
+        case OfField() | NearNow():
             return (predicate.field,)
         case InOrder():
             return predicate.fields
@@ -242,11 +266,31 @@ def fields_of(predicate: Predicate) -> tuple[str, ...]:
             return ()
 
 
+def _bounds_imply(one: NearNow, other: NearNow) -> bool:
+    """Whether bounds from now on make sure of others."""
+    if (one.field, one.now, one.sort) != (other.field, other.now, other.sort) or (
+        other.null and not one.null
+    ):
+        return False
+    if one.sort[0] == DATES.name and any(
+        mine is not None and yours is not None and yours[1] == exclusive != mine[1]
+        for mine, yours, exclusive in zip(one.between, other.between, (1, 0), strict=True)
+    ):
+        return False  # two moments may lie in one day
+    return Intervals.between(*one.between).minus(Intervals.between(*other.between)).is_empty(whole=False)
+
+
 def _orders_imply(one: InOrder, other: InOrder) -> bool:
     """Whether an order makes sure of another: of some of its fields, and no stricter."""
+    if _arrays(one) != _arrays(other) or one.compare_as != other.compare_as:
+        return False  # without elements to go through, nothing is in order or out of it
     left = iter(one.fields)
     is_part = all(name in left for name in other.fields)  # in the same sequence
     return is_part and (one.strict or not other.strict) and (one.null or not other.null)
+
+
+def _arrays(predicate: InOrder) -> Path:
+    return max((array_of(tokens(name)) for name in predicate.fields), key=len)
 
 
 def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
@@ -257,7 +301,24 @@ def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
     return other.condition is not None and other.condition.is_within(one.condition, other.domain)
 
 
-def _refused(rule: Forbidden | Range | Matches | OneOf, domain: Domain) -> Refused | None:
+def _from_now(rule: Rule) -> tuple[Cut | None, Cut | None] | None:
+    """Give the bounds of a rule that are all from now on; None for any other rule."""
+    match rule:
+        case Freshness():
+            age, ahead = span_of(rule.max_age), None if rule.max_ahead is None else span_of(rule.max_ahead)
+            return None if age is None else ((-age, 0), None if ahead is None else (ahead, 1))
+        case Range():
+            offsets = {name: offset_of_now(str(limit)) for name, limit in limits_of(rule).items()}
+            if not offsets or None in offsets.values():
+                return None
+            low = [(offset, _LOWER[name]) for name, offset in offsets.items() if name in _LOWER]
+            high = [(offset, _UPPER[name]) for name, offset in offsets.items() if name in _UPPER]
+            return (low[0] if low else None, high[0] if high else None)
+        case _:
+            return None
+
+
+def _refused(rule: Rule, domain: Domain) -> Refused | None:
     match rule:
         case Forbidden():
             return _listed(rule.values, domain)
@@ -268,6 +329,8 @@ def _refused(rule: Forbidden | Range | Matches | OneOf, domain: Domain) -> Refus
             return Refused(strings=Strings(unmatched=frozenset({rule.pattern})))
         case Range():
             return _outside(rule, domain)
+        case _:
+            return None
 
 
 def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
@@ -314,8 +377,8 @@ def _outside(rule: Range, domain: Domain) -> Refused | None:
             limit = getattr(rule, name)
             if limit is None:
                 continue
-            is_of_times = isinstance(limit, str)
-            value = moment_of(limit, domain) if is_of_times else Fraction(exact(limit))
+            is_of_times = name not in AMOUNT_LIMITS
+            value = moment_of(limit, domain) if is_of_times else _amount(limit)
             if value is None:
                 return None
             if is_lower:
@@ -324,6 +387,11 @@ def _outside(rule: Range, domain: Domain) -> Refused | None:
                 high = (value, side)
     outside = Intervals.between(low, high).complement()
     return Refused(moments=outside) if is_of_times else Refused(numbers=outside)
+
+
+def _amount(limit: float | str) -> Fraction | None:
+    number = number_of(limit)
+    return None if number is None else Fraction(exact(number))
 
 
 def moment_of(text: str, domain: Domain) -> Any:

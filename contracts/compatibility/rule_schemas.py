@@ -13,7 +13,9 @@ from contracts.compatibility.pointers import overlap
 from contracts.compatibility.texts import is_common
 from contracts.fields import FieldType, SchemaFields, tokens
 from contracts.model import DataContract, Forbidden, JsonSchema, Matches, OneOf, Range, Rule
-from contracts.rules.values import DATES, order_of_times
+from contracts.rules.places import EACH
+from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000
 """Steps of a proof about one rule or one assumption."""
@@ -73,7 +75,7 @@ def schema_of_rule(rule: Rule, fields: SchemaFields) -> dict[str, Any] | None:
         return None
     path = tokens(rule.field)
     found = fields.find(rule.field)
-    if found is None or any(token.isdigit() for token in path):
+    if found is None or any(token.isdigit() or token == EACH for token in path):
         return None
     inner = _value_schema(rule, found)
     if inner is None:
@@ -92,6 +94,8 @@ def schema_of_rule(rule: Rule, fields: SchemaFields) -> dict[str, Any] | None:
 def _value_schema(rule: Forbidden | OneOf | Range | Matches, found: FieldType) -> dict[str, Any] | None:
     """Write the values that keep a rule."""
     times = order_of_times(found)
+    if order_of_durations(found) is not None:
+        return None
     match rule:
         case Forbidden() | OneOf():
             if times is not None and (times is not DATES or isinstance(rule, OneOf)):
@@ -108,18 +112,14 @@ def _value_schema(rule: Forbidden | OneOf | Range | Matches, found: FieldType) -
 
 
 def _bounds(rule: Range) -> dict[str, Any] | None:
-    if any(isinstance(getattr(rule, name), str) for name in ("not_before", "after", "not_after", "before")):
+    limits = {name: number_of(limit) for name, limit in limits_of(rule).items() if name in AMOUNT_LIMITS}
+    if not limits or not all(isinstance(limit, int | float) for limit in limits.values()):
         return None
-    parts: list[dict[str, Any]] = []
-    if rule.minimum is not None:
-        parts.append({"minimum": rule.minimum})
-    if rule.maximum is not None:
-        parts.append({"maximum": rule.maximum})
+    parts: list[dict[str, Any]] = [{name: limits[name]} for name in ("minimum", "maximum") if name in limits]
     # "Above" is "not at most", for which every draft has the same words.
-    if rule.exclusive_minimum is not None:
-        parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {"maximum": rule.exclusive_minimum}}]})
-    if rule.exclusive_maximum is not None:
-        parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {"minimum": rule.exclusive_maximum}}]})
+    for name, other in (("exclusive_minimum", "maximum"), ("exclusive_maximum", "minimum")):
+        if name in limits:
+            parts.append({"anyOf": [{"not": {"type": "number"}}, {"not": {other: limits[name]}}]})
     return {"allOf": parts}
 
 

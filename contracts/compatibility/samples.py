@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, first_string
 from contracts.fields import tokens
-from contracts.rules.compiled import Path
+from contracts.rules.places import EACH, Path
 
 _MAX_DEPTH: Final = 24
 _MAX_STEPS: Final = 20_000
@@ -60,7 +60,7 @@ class _Guess:
             case "object" if depth < _MAX_DEPTH:
                 return self._object(merged, needed, depth)
             case "array" if depth < _MAX_DEPTH:
-                return self._array(merged, depth)
+                return self._array(merged, needed, depth)
             case "string":
                 return _string(merged)
             case "integer" | "number" as kind:
@@ -73,7 +73,9 @@ class _Guess:
         parts = self._alternatives(schema, 0)
         if not path:
             return parts
-        inner = [part.get("properties", {}).get(path[0]) for part in parts]
+        inner = [part.get("items" if path[0] == EACH else "properties") for part in parts]
+        if path[0] != EACH:
+            inner = [(properties or {}).get(path[0]) for properties in inner]
         return [found for each in inner if each is not None for found in self.at(each, path[1:])]
 
     def _alternatives(self, schema: Any, depth: int) -> list[dict[str, Any]]:
@@ -94,13 +96,14 @@ class _Guess:
             for name in names
         }
 
-    def _array(self, schema: dict[str, Any], depth: int) -> list[Any]:
+    def _array(self, schema: dict[str, Any], needed: tuple[Path, ...], depth: int) -> list[Any]:
         items = schema.get("items", {})
         leading = schema.get("prefixItems", items if isinstance(items, list) else [])
         rest = items if isinstance(items, dict) else {}
-        count = min(int(schema.get("minItems", 0)), 10)
+        within = tuple(path[1:] for path in needed if path[0] == EACH)
+        count = max(min(int(schema.get("minItems", 0)), 10), bool(within))
         return [
-            self.value(leading[index] if index < len(leading) else rest, (), depth + 1)
+            self.value(leading[index] if index < len(leading) else rest, within, depth + 1)
             for index in range(count)
         ]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from contracts.compatibility import avro, json_schema
 from contracts.compatibility.changes import BOTH, Change
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Difference, Outcome
+from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.rule_schemas import with_rules
 from contracts.model import AvroSchema, DataContract, JsonSchema
@@ -38,11 +38,10 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
         return
     match before, after:
         case JsonSchema(), JsonSchema():
-            for direction, old, new in (
-                (Direction.BACKWARD, base, candidate),
-                (Direction.FORWARD, candidate, base),
-            ):
-                yield from _one_way(old, new, direction)
+            definitions, formats_asserted = _definitions(base.contract, candidate.contract)
+            pair = json_schema.Pair(*definitions, formats_asserted=formats_asserted)
+            yield from _one_way(base, definitions[0], pair.forth, Direction.BACKWARD)
+            yield from _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
         case AvroSchema(), AvroSchema():
             yield from _compare_avro(before, after)
         case _:
@@ -56,24 +55,26 @@ def altered_fields(changes: list[Change]) -> frozenset[str]:
     return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
 
 
-def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
-    definitions, formats_asserted = _definitions(old.contract, new.contract)
-    inclusion = json_schema.includes(*definitions, formats_asserted=formats_asserted)
+class _Asked(Protocol):
+    """One direction of a pair of schemas."""
+
+    def __call__(self, *, guarded: Any = None) -> Inclusion: ...
+
+
+def _one_way(old: Judge, definition: Any, includes: _Asked, direction: Direction) -> Iterator[Change]:
+    inclusion = includes()
     if inclusion.outcome is Outcome.PROVEN:
         return
     # What the new schema asks for, rules of the old contract may have asked for.
     places = [difference.field for difference in inclusion.differences]
-    guarded = with_rules(definitions[0], old.contract, old.fields, places)
-    kept = inclusion
-    if guarded is not definitions[0]:
-        kept = json_schema.includes(guarded, definitions[1], formats_asserted=formats_asserted)
+    guarded = with_rules(definition, old.contract, old.fields, places)
+    kept = inclusion if guarded is definition else includes(guarded=guarded)
     shown = {
         (each.new_pointer, each.field): each.counterexample
         for each in kept.differences
         if each.counterexample
     }
-    for found in inclusion.differences:
-        difference = found if direction is Direction.BACKWARD else _seen_forward(found)
+    for difference in inclusion.differences:
         change = _change(difference, direction)
         if kept.outcome is Outcome.PROVEN:
             sentence = f"{difference.sentence.rpartition('; ')[0]}; rules asked for as much"
@@ -85,12 +86,6 @@ def _one_way(old: Judge, new: Judge, direction: Direction) -> Iterator[Change]:
             yield replace(change, counterexample=example)
         else:
             yield change
-
-
-def _seen_forward(difference: Difference) -> Difference:
-    """Say of the candidate's records what a proof says of those of "the old schema"."""
-    sentence = difference.sentence.replace("the old schema", "the candidate")
-    return replace(difference, sentence=f"new records, read with the schema of the base: {sentence}")
 
 
 def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:

@@ -14,7 +14,7 @@ from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
 from contracts.compatibility.judging import Pair, Refusal
 from contracts.fields import tokens
 from contracts.model import Rule
-from contracts.rules.compiled import Path
+from contracts.rules.places import EACH, Path
 
 MAX_RECORDS: Final = 2_000
 """Most records that are judged for one rule."""
@@ -59,7 +59,9 @@ class Search:
         """Vary some fields; `shared` are rules whose constants are tried in all of them."""
         choices = {tokens(name): values_at(name, rules, self._pair.old, shared or ()) for name in names}
         second: Refusal | None = None
-        for seed in self._sound_seeds(tuple(path[:-1] for path in choices if len(path) > 1)):
+        for seed in self._sound_seeds(
+            tuple(path if path[-1] == EACH else path[:-1] for path in choices if len(path) > 1)
+        ):
             for count, refusal in enumerate(self._pair.judge(self._records(seed, choices))):
                 if rule.id in refusal.rules and refusal.is_refused:
                     if refusal.fits:
@@ -142,16 +144,21 @@ def _summing(sizes: list[int], total: int) -> Iterator[tuple[int, ...]]:
 
 
 def with_value(record: Any, path: Path, value: Any) -> Any:
-    """Copy a record with a value at a path, making objects on the way; MISSING takes the member away."""
+    """Copy a record with a value at a path, making objects on the way; MISSING takes the member away.
+
+    Of an array that is gone through, the first element gets the value.
+    """
     if not path:
         return record if value is MISSING else value
     first, rest = path[0], path[1:]
+    if first == EACH and not isinstance(record, dict):
+        items = record if isinstance(record, list) else []
+        is_nothing = not items and value is MISSING
+        return record if is_nothing else [with_value(items[0] if items else {}, rest, value), *items[1:]]
     if isinstance(record, list) and first.isdigit() and int(first) < len(record):
         index = int(first)
         return [*record[:index], with_value(record[index], rest, value), *record[index + 1 :]]
     members = record if isinstance(record, dict) else {}
-    if value is MISSING and first not in members:
-        return record
-    if value is MISSING and not rest:
-        return {name: member for name, member in members.items() if name != first}
+    if value is MISSING and (first not in members or not rest):
+        return {name: member for name, member in members.items() if name != first} if members else record
     return {**members, first: with_value(members.get(first, {}), rest, value)}

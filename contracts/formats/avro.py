@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import fastavro
-import pyarrow as pa
+import orjson
 from fastavro.schema import SchemaParseException, UnknownType
 
 from contracts.errors import ContractError
 from contracts.fields import FieldType, join, tokens
-from contracts.formats.avro_decoder import MalformedError, Reader, compile_reader, decimal_of
+from contracts.formats.avro_nodes import MAX_PRECISION, Refused, resolve
+from contracts.formats.avro_quick import DOUBTS
+from contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
+from contracts.formats.avro_written import Written
 from contracts.formats.payload import NO_PAYLOAD
 from contracts.model import AvroSchema
-from contracts.verdict import Severity, Stage, Violation
+from contracts.verdict import Violation
+from contracts.wire import Framed
+from contracts.writers import WriterSchema
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
@@ -31,7 +35,7 @@ _TYPES: Final = {
     "map": "object",
 }
 _TIMES: Final = frozenset(
-    {"date"}
+    {"date", "duration"}
     | {
         f"{kind}-{unit}"
         for kind in ("timestamp", "local-timestamp")
@@ -46,7 +50,10 @@ class AvroFormat:
     def __init__(self, schema: AvroSchema) -> None:
         if schema.definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
-        parsed, named, self._read = _compile(schema.definition)
+        self._definition = schema.definition
+        parsed, named, self._reader = _compile(schema.definition)
+        self._own = Written(resolve(self._reader, self._reader))
+        self._written: dict[str, Written] = {}
         self.fields = AvroFields(parsed, named)
 
     @property
@@ -54,32 +61,99 @@ class AvroFormat:
         """Whatever was decoded fits the schema: the bytes have no meaning without it."""
         return _is_anything
 
-    def decode(self, payloads: pa.Array) -> Iterator[Any]:
+    def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is."""
-        return (NO_PAYLOAD if payload is None else self._decode(payload) for payload in payloads.to_pylist())
+        payloads = framed.payloads.to_pylist()
+        if framed.keys is None:
+            yield from _records(self._own, payloads)
+            return
+        records: list[Any] = [None] * len(payloads)
+        for written, rows in self._by_writer(framed.keys, framed.writers):
+            for row, record in zip(rows, _records(written, [payloads[row] for row in rows]), strict=True):
+                records[row] = record
+        yield from records
 
-    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records for which `holds` says yes, with their index."""
-        for index, record in enumerate(self.decode(payloads)):
-            if type(record) is Violation or not holds(record):
-                yield index, record
+    def unsound(
+        self, framed: Framed, holds: Callable[[Any], bool], reads: frozenset[str] | None
+    ) -> Iterator[tuple[int, Any]]:
+        """Decode each payload and give all but the records for which `holds` says yes, with their index.
+
+        `reads` are the names of the fields that `holds` looks at; None for any.
+        """
+        payloads = framed.payloads.to_pylist()
+        if framed.keys is None:
+            yield from _unsound(self._own, enumerate(payloads), len(payloads), (holds, reads))
+            return
+        for written, rows in self._by_writer(framed.keys, framed.writers):
+            few = ((row, payloads[row]) for row in rows)
+            yield from _unsound(written, few, len(rows), (holds, reads))
+
+    def _by_writer(
+        self, keys: Sequence[Hashable], writers: Mapping[Any, WriterSchema]
+    ) -> Iterator[tuple[Written, list[int]]]:
+        """Give the rows that each writer has written.
+
+        Together, for a function that is met again at once is in the processor's cache: of a thousand writers that take
+        turns it is not.
+        """
+        rows: dict[Hashable, list[int]] = {}
+        for row, key in enumerate(keys):
+            if key in rows:
+                rows[key].append(row)
+            else:
+                rows[key] = [row]
+        for key, some in rows.items():
+            yield (self.written_with(writers[key].text) if key in writers else self._own), some
 
     def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
         """Give none: what does not fit cannot be decoded."""
         return ()
 
-    def _decode(self, payload: bytes) -> Any:
+    def written_with(self, text: str) -> Written:
+        """Give what reads data of another schema, by its text, as records of this one.
+
+        A text that is no schema gives a reader that refuses everything: somebody else let it into the registry.
+        """
+        if text not in self._written:
+            self._written[text] = self._resolved(text)
+        return self._written[text]
+
+    def _resolved(self, text: str) -> Written:
         try:
-            record, end = self._read(payload, 0, 0)
-        except MalformedError as error:
-            return _violation(error.code, error.message)
-        except (IndexError, struct.error):
-            return _violation("avro.truncated", "ends before its last field")
-        except UnicodeDecodeError:
-            return _violation("avro.invalid-utf8", "holds a string that is not UTF-8")
-        if end < len(payload):
-            return _violation("avro.trailing-bytes", "goes on after its last field")
-        return record
+            definition = orjson.loads(text)
+            if definition == self._definition:
+                return self._own
+            _, _, writer = _compile(definition)
+            return Written(resolve(writer, self._reader))
+        except (ValueError, ContractError, RecursionError):
+            return Written(Refused("was written with a schema that cannot be read here"))
+
+
+def _records(written: Written, payloads: list[bytes | None]) -> Iterator[Any]:
+    read = written.quick(None, len(payloads))
+    for payload in payloads:
+        try:
+            yield read(payload)
+        except DOUBTS:
+            yield NO_PAYLOAD if payload is None else written.record(payload)
+
+
+def _unsound(
+    written: Written,
+    payloads: Iterable[tuple[int, bytes | None]],
+    count: int,
+    test: tuple[Callable[[Any], bool], frozenset[str] | None],
+) -> Iterator[tuple[int, Any]]:
+    """Give the records that do not pass a test of some fields, with their index; the loop that nearly all pass."""
+    holds, reads = test
+    read = written.quick(reads, count)
+    for index, payload in payloads:
+        try:
+            if holds(read(payload)):
+                continue
+        except DOUBTS:
+            pass
+        yield index, NO_PAYLOAD if payload is None else written.record(payload)
 
 
 class AvroFields:
@@ -121,7 +195,7 @@ class AvroFields:
                         return self._find(inner, rest)
             case {"type": "map", "values": values}:
                 return self._find(values, rest)
-            case {"type": "array", "items": items} if first.isascii() and first.isdigit():
+            case {"type": "array", "items": items} if first == "*" or (first.isascii() and first.isdigit()):
                 return self._find(items, rest)
         return None
 
@@ -146,11 +220,15 @@ class AvroFields:
             yield from (join(path) for path, _ in level)
 
 
-def _compile(definition: Any) -> tuple[Any, dict[str, Any], Reader]:
+def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:
+    """Parse a schema, and require what fastavro lets pass."""
+    if depth_exceeds(definition):
+        raise ContractError.at(_DEFINITION, f"a schema is nested at most {MAX_NESTING} levels deep")
     named: dict[str, Any] = {}
     try:
         parsed = fastavro.parse_schema(definition, named_schemas=named)
-        return parsed, named, compile_reader(parsed, named)
+        _require_strict(parsed)
+        types = graph(parsed)
     except UnknownType as error:
         raise ContractError.at(_DEFINITION, f"not an Avro schema: no type is named {error.name}") from None
     except SchemaParseException as error:
@@ -158,6 +236,58 @@ def _compile(definition: Any) -> tuple[Any, dict[str, Any], Reader]:
     except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ContractError.at(_DEFINITION, f"not an Avro schema: {reason}") from None
+    return parsed, named, types
+
+
+def _require_strict(schema: Any) -> None:
+    """Raise SchemaParseException for mistakes that fastavro lets pass."""
+    match schema:
+        case list():
+            _require_union(schema)
+            for branch in schema:
+                _require_strict(branch)
+        case {"type": "fixed"}:
+            _require_fixed(schema)
+        case {"type": "record" | "error", "fields": fields}:
+            names = [field["name"] for field in fields]
+            if not all(isinstance(name, str) for name in names):
+                raise SchemaParseException(f"the names of the fields of {schema['name']} must be strings")
+            if len(set(names)) < len(names):
+                raise SchemaParseException(f"record {schema['name']} has two fields of one name")
+            for field in fields:
+                _require_strict(field["type"])
+        case {"type": "array", "items": inner} | {"type": "map", "values": inner}:
+            _require_strict(inner)
+        case {"type": inner}:
+            _require_decimal(schema)
+            _require_strict(inner)
+
+
+def _require_fixed(schema: dict[str, Any]) -> None:
+    _require_decimal(schema)
+    if not isinstance(schema["size"], int) or isinstance(schema["size"], bool) or schema["size"] < 0:
+        raise SchemaParseException(f"the size of {schema['name']} must be a number from 0 on")
+
+
+def _require_decimal(schema: dict[str, Any]) -> None:
+    decimal = decimal_of(schema)
+    if decimal is not None and decimal[0] > MAX_PRECISION:
+        raise SchemaParseException(f"a decimal of more than {MAX_PRECISION} digits is not judged")
+
+
+def _require_union(branches: list[Any]) -> None:
+    """Source: specification, "Unions"."""
+    kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
+    if "union" in kinds:
+        raise SchemaParseException("a union must not stand directly in a union")
+    if len(set(kinds)) < len(kinds):
+        raise SchemaParseException("a union must not have two branches of one type, but for named types")
+
+
+def _kind(branch: Any) -> str:
+    if isinstance(branch, list):
+        return "union"
+    return str(branch.get("name", branch["type"]))
 
 
 def _field_type(schema: Any) -> FieldType:
@@ -166,7 +296,8 @@ def _field_type(schema: Any) -> FieldType:
     if (decimal := decimal_of(schema)) is not None:
         return FieldType(frozenset({"number"}), decimal=decimal)
     types = _field_type(schema["type"]).types
-    return FieldType(types, frozenset({schema.get("logicalType")}) & _TIMES)
+    logical = schema.get("logicalType")
+    return FieldType(types, frozenset({logical} if isinstance(logical, str) else ()) & _TIMES)
 
 
 def _either(found: list[FieldType]) -> FieldType:
@@ -178,7 +309,3 @@ def _either(found: list[FieldType]) -> FieldType:
 
 def _is_anything(_: Any) -> bool:
     return True
-
-
-def _violation(code: str, message: str) -> Violation:
-    return Violation(Stage.DECODE, code, "", Severity.ERROR, message)

@@ -4,18 +4,31 @@ fastavro parses the schemas. Its reader is not used on records: it crashes the p
 and enum indexes below zero and booleans beyond 1, and cuts overlong integers. Dates and timestamps stay the integers
 that they are; decimals become Decimal.
 
-Source: Apache Avro 1.12 specification, "Binary encoding" and "Logical types".
+Source: Apache Avro 1.12 specification, "Binary encoding", "Schema Resolution" and "Logical types".
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
-from decimal import Decimal
-from functools import partial
 from typing import Any, Final
 
-from fastavro.schema import SchemaParseException
+from contracts.formats.avro_nodes import (
+    Bounded,
+    Choice,
+    DecimalNumber,
+    Fields,
+    FixedBytes,
+    Items,
+    Members,
+    Node,
+    Plain,
+    Refused,
+    Symbol,
+    Uuid,
+    decimal_value,
+)
 
 MAX_DEPTH: Final = 254
 """Deepest nesting of records, arrays and maps in a record; the same as for JSON."""
@@ -25,102 +38,81 @@ MAX_FREE_ITEMS: Final = 1_000
 Reader = Callable[[bytes, int, int], tuple[Any, int]]
 """Reads one value: takes the payload, the position and the depth; gives the value and the position behind it.
 
-Raises MalformedError, IndexError, struct.error or UnicodeDecodeError for bytes that are no such value.
+Raises one of MALFORMED for bytes that are no such value.
 """
 
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
+_FLOAT_BITS: Final = 24
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+"""A UUID as RFC 4122 writes it."""
 
 
 class MalformedError(Exception):
-    """Bytes that are not what the schema says. `code` is the code of the violation."""
+    """Bytes that are not what the schema says: the code of the violation, its sentence, and the way to the place."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.path: list[str] = []
+        """Names and positions, the innermost first; those of maps are `*`, for the contract does not declare them."""
 
 
-def compile_reader(schema: Any, named: dict[str, Any]) -> Reader:
-    """Compile a schema that fastavro parsed; `named` gives its named types.
+MALFORMED: Final = (MalformedError, IndexError, struct.error, UnicodeDecodeError)
+"""What a reader raises for bytes that are no such value."""
 
-    Raises SchemaParseException for mistakes that fastavro lets pass.
-    """
-    return _Compiler(named).reader(schema)
+
+def malformed(error: Exception) -> MalformedError:
+    """Say what a reader's error means."""
+    if isinstance(error, MalformedError):
+        return error
+    if isinstance(error, UnicodeDecodeError):
+        return MalformedError("avro.invalid-utf8", "holds a string that is not UTF-8")
+    return MalformedError("avro.truncated", "ends before its last field")
+
+
+def compile_reader(node: Node) -> Reader:
+    """Compile the reader of a node."""
+    return _Compiler().reader(node)
 
 
 class _Compiler:
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._named = named
-        self._readers: dict[str, Reader] = {}
+    def __init__(self) -> None:
+        self._records: dict[int, Reader] = {}
 
-    def reader(self, schema: Any) -> Reader:
-        if isinstance(schema, list):
-            _expect_union(schema)
-            return _union([self.reader(branch) for branch in schema])
-        if isinstance(schema, str):
-            return _PRIMITIVES[schema] if schema in _PRIMITIVES else self._named_reader(schema)
-        match schema["type"]:
-            case "record" | "error" | "enum" | "fixed":
-                return self._named_reader(schema["name"], schema)
-            case "array":
-                return _array(self.reader(schema["items"]), is_free=self._is_free(schema["items"], ()))
-            case "map":
-                return _map(self.reader(schema["values"]))
-            case kind:
-                inner = self.reader(kind)
-                return _decimal(inner, schema)
+    def reader(self, node: Node) -> Reader:  # noqa: C901, PLR0911 - one for each kind of node
+        match node:
+            case Plain():
+                return _promoted(_PRIMITIVES[node.kind], node)
+            case Bounded():
+                return _bounded(self.reader(node.inner), node.limit)
+            case Uuid():
+                return _uuid(self.reader(node.inner))
+            case FixedBytes():
+                return _fixed(node.size)
+            case DecimalNumber():
+                return _decimal(self.reader(node.inner), node)
+            case Symbol():
+                return _symbol(node.symbols)
+            case Items():
+                return _array(self.reader(node.item), is_free=node.is_free)
+            case Members():
+                return _map(self.reader(node.value))
+            case Choice():
+                return _union([self.reader(branch) for branch in node.branches])
+            case Refused():
+                return _refused(node.reason)
+            case Fields():
+                return self._record(node)
 
-    def _named_reader(self, name: str, schema: Any = None) -> Reader:
-        if name not in self._readers:
-            self._readers[name] = partial(self._read_later, name)
-            self._readers[name] = self._definition(self._named[name] if schema is None else schema)
-        return self._readers[name]
-
-    def _read_later(self, name: str, payload: bytes, position: int, depth: int) -> tuple[Any, int]:
-        """Read a type that is met again inside its own definition, and was not compiled yet there."""
-        return self._readers[name](payload, position, depth)
-
-    def _definition(self, schema: dict[str, Any]) -> Reader:
-        match schema["type"]:
-            case "enum":
-                return _enum(tuple(schema["symbols"]))
-            case "fixed":
-                if not isinstance(schema["size"], int) or schema["size"] < 0:
-                    raise SchemaParseException(f"the size of {schema['name']} must be a number from 0 on")
-                return _decimal(_fixed(schema["size"]), schema)
-            case _:
-                names = [field["name"] for field in schema["fields"]]
-                if len(set(names)) < len(names):
-                    raise SchemaParseException(f"record {schema['name']} has two fields of one name")
-                return _record([(field["name"], self.reader(field["type"])) for field in schema["fields"]])
-
-    def _is_free(self, schema: Any, seen: tuple[str, ...]) -> bool:
-        """Whether a value takes no bytes."""
-        if isinstance(schema, str) and schema in self._named and schema not in seen:
-            return self._is_free(self._named[schema], (*seen, schema))
-        match schema:
-            case "null" | {"type": "null"} | {"type": "fixed", "size": 0}:
-                return True
-            case {"type": "record", "name": name, "fields": fields}:
-                return all(self._is_free(field["type"], (*seen, name)) for field in fields)
-            case _:
-                return False
-
-
-def _expect_union(branches: list[Any]) -> None:
-    """Refuse what fastavro lets pass. Source: specification, "Unions"."""
-    kinds = [branch if isinstance(branch, str) else _kind(branch) for branch in branches]
-    if "union" in kinds:
-        raise SchemaParseException("a union must not stand directly in a union")
-    if len(set(kinds)) < len(kinds):
-        raise SchemaParseException("a union must not have two branches of one type, but for named types")
-
-
-def _kind(branch: Any) -> str:
-    if isinstance(branch, list):
-        return "union"
-    return str(branch.get("name", branch["type"]))
+    def _record(self, node: Fields) -> Reader:
+        if id(node) not in self._records:
+            # Inside its own definition it is read by this, and its steps are known by then.
+            steps: list[tuple[str | None, Reader]] = []
+            self._records[id(node)] = _record(steps, dict.fromkeys(node.names) | node.defaults)
+            steps += [(name, self.reader(inner)) for name, inner in node.steps]
+        return self._records[id(node)]
 
 
 def _read_null(_: bytes, position: int, __: int) -> tuple[None, int]:
@@ -134,7 +126,8 @@ def _read_boolean(payload: bytes, position: int, _: int) -> tuple[bool, int]:
     return byte == 1, position + 1
 
 
-def _read_long(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
+def read_long(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
+    """Read a long."""
     byte = payload[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -153,8 +146,9 @@ def _read_long(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
     return (number >> 1) ^ -(number & 1), position + 1
 
 
-def _read_int(payload: bytes, position: int, _: int) -> tuple[int, int]:
-    number, position = _read_long(payload, position)
+def read_int(payload: bytes, position: int, _: int = 0) -> tuple[int, int]:
+    """Read an int."""
+    number, position = read_long(payload, position)
     if not -(2**31) <= number < 2**31:
         raise MalformedError("avro.invalid", "holds an int of more than 32 bits")
     return number, position
@@ -169,7 +163,7 @@ def _read_double(payload: bytes, position: int, _: int) -> tuple[float, int]:
 
 
 def _read_bytes(payload: bytes, position: int, _: int) -> tuple[bytes, int]:
-    length, position = _read_long(payload, position)
+    length, position = read_long(payload, position)
     end = position + length
     if length < 0 or end > len(payload):
         raise MalformedError("avro.truncated", "ends before a string or bytes of the length that it says")
@@ -184,8 +178,8 @@ def _read_string(payload: bytes, position: int, depth: int) -> tuple[str, int]:
 _PRIMITIVES: Final[dict[str, Reader]] = {
     "null": _read_null,
     "boolean": _read_boolean,
-    "int": _read_int,
-    "long": _read_long,
+    "int": read_int,
+    "long": read_long,
     "float": _read_float,
     "double": _read_double,
     "bytes": _read_bytes,
@@ -193,12 +187,67 @@ _PRIMITIVES: Final[dict[str, Reader]] = {
 }
 
 
-def _enum(symbols: tuple[str, ...]) -> Reader:
+def as_float(number: int) -> float:
+    """Give the float, of 32 bits, that is nearest to an integer of 64 bits; of two the even one."""
+    surplus = max(0, abs(number).bit_length() - _FLOAT_BITS)
+    whole, rest = divmod(abs(number), 1 << surplus)
+    half = (1 << surplus) / 2
+    nearest = whole + (rest > half or (rest == half and surplus > 0 and whole & 1))
+    return float((nearest << surplus) * (-1 if number < 0 else 1))
+
+
+_PROMOTIONS: Final[dict[tuple[str, str], Callable[[Any], Any]]] = {
+    ("int", "float"): as_float,
+    ("long", "float"): as_float,
+    ("int", "double"): float,
+    ("long", "double"): float,
+    ("float", "double"): float,
+    ("string", "bytes"): str.encode,
+    ("bytes", "string"): bytes.decode,
+}
+
+
+def _promoted(inner: Reader, node: Plain) -> Reader:
+    if not node.to:
+        return inner
+    promote = _PROMOTIONS[node.kind, node.to]
+
+    def read(payload: bytes, position: int, depth: int) -> tuple[Any, int]:
+        value, position = inner(payload, position, depth)
+        return promote(value), position
+
+    return read
+
+
+def _bounded(inner: Reader, limit: int) -> Reader:
+    def read(payload: bytes, position: int, depth: int) -> tuple[int, int]:
+        value, position = inner(payload, position, depth)
+        if not 0 <= value < limit:
+            raise MalformedError("avro.invalid-time", "holds a time of day that is before or after the day")
+        return value, position
+
+    return read
+
+
+def _uuid(inner: Reader) -> Reader:
+    def read(payload: bytes, position: int, depth: int) -> tuple[str, int]:
+        text, position = inner(payload, position, depth)
+        if UUID.fullmatch(text) is None:
+            raise MalformedError("avro.invalid-uuid", "holds a string that is no UUID")
+        return text, position
+
+    return read
+
+
+def _symbol(symbols: tuple[str | None, ...]) -> Reader:
     def read(payload: bytes, position: int, _: int) -> tuple[str, int]:
-        index, position = _read_long(payload, position)
+        index, position = read_long(payload, position)
         if not 0 <= index < len(symbols):
             raise MalformedError("avro.invalid", "holds a symbol that its enum does not have")
-        return symbols[index], position
+        symbol = symbols[index]
+        if symbol is None:
+            raise MalformedError("avro.unreadable", "holds a symbol that the contract's enum does not have")
+        return symbol, position
 
     return read
 
@@ -213,34 +262,32 @@ def _fixed(size: int) -> Reader:
     return read
 
 
-def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
-    """Give precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
-    if schema.get("logicalType") != "decimal" or schema["type"] not in {"bytes", "fixed"}:
-        return None
-    precision, scale = schema.get("precision"), schema.get("scale", 0)
-    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
-        return precision, scale
-    return None
+def _decimal(inner: Reader, node: DecimalNumber) -> Reader:
+    scale, limit = node.scale, node.limit
 
-
-def _decimal(inner: Reader, schema: dict[str, Any]) -> Reader:
-    decimal = decimal_of(schema)
-    if decimal is None:
-        return inner
-    _, scale = decimal
-
-    def read(payload: bytes, position: int, depth: int) -> tuple[Decimal, int]:
+    def read(payload: bytes, position: int, depth: int) -> tuple[Any, int]:
         unscaled, position = inner(payload, position, depth)
+        # No bytes at all are 0: the specification leaves that open.
         number = int.from_bytes(unscaled, "big", signed=True)
-        sign, digits = int(number < 0), tuple(map(int, str(abs(number))))
-        return Decimal((sign, digits, -scale)), position
+        if not -limit < number < limit:
+            raise MalformedError(
+                "avro.decimal-precision", "holds a decimal of more digits than its precision"
+            )
+        return decimal_value(number, scale), position
+
+    return read
+
+
+def _refused(reason: str) -> Reader:
+    def read(_: bytes, __: int, ___: int) -> tuple[Any, int]:
+        raise MalformedError("avro.unreadable", reason)
 
     return read
 
 
 def _union(branches: list[Reader]) -> Reader:
     def read(payload: bytes, position: int, depth: int) -> tuple[Any, int]:
-        index, position = _read_long(payload, position)
+        index, position = read_long(payload, position)
         if not 0 <= index < len(branches):
             raise MalformedError("avro.invalid", "holds a branch that its union does not have")
         return branches[index](payload, position, depth)
@@ -248,12 +295,18 @@ def _union(branches: list[Reader]) -> Reader:
     return read
 
 
-def _record(fields: list[tuple[str, Reader]]) -> Reader:
+def _record(steps: list[tuple[str | None, Reader]], empty: dict[str, Any]) -> Reader:
     def read(payload: bytes, position: int, depth: int) -> tuple[dict[str, Any], int]:
         depth = _deeper(depth)
-        record = {}
-        for name, read_field in fields:
-            record[name], position = read_field(payload, position, depth)
+        record = empty.copy()
+        name: str | None = None
+        try:
+            for name, read_field in steps:
+                value, position = read_field(payload, position, depth)
+                if name is not None:
+                    record[name] = value
+        except MALFORMED as error:
+            raise _at(name or "*", error) from None
         return record, position
 
     return read
@@ -272,9 +325,12 @@ def _array(read_item: Reader, *, is_free: bool) -> Reader:
                 raise MalformedError(
                     "avro.too-many-items", "holds an array of more items than its bytes allow"
                 )
-            for _ in range(count):
-                item, position = read_item(payload, position, depth)
-                items.append(item)
+            try:
+                for _ in range(count):
+                    item, position = read_item(payload, position, depth)
+                    items.append(item)
+            except MALFORMED as error:
+                raise _at(str(len(items)), error) from None
 
     return read
 
@@ -291,19 +347,22 @@ def _map(read_value: Reader) -> Reader:
                 raise MalformedError(
                     "avro.too-many-items", "holds a map of more members than its bytes allow"
                 )
-            for _ in range(count):
-                name, position = _read_string(payload, position, depth)
-                members[name], position = read_value(payload, position, depth)
+            try:
+                for _ in range(count):
+                    name, position = _read_string(payload, position, depth)
+                    members[name], position = read_value(payload, position, depth)
+            except MALFORMED as error:
+                raise _at("*", error) from None
 
     return read
 
 
 def _block(payload: bytes, position: int) -> tuple[int, int]:
     """Read the number of items in a block; a negative one is followed by the size of the block in bytes."""
-    count, position = _read_long(payload, position)
+    count, position = read_long(payload, position)
     if count >= 0:
         return count, position
-    _, position = _read_long(payload, position)
+    _, position = read_long(payload, position)
     return -count, position
 
 
@@ -311,3 +370,10 @@ def _deeper(depth: int) -> int:
     if depth == MAX_DEPTH:
         raise MalformedError("avro.too-deep", f"is nested deeper than {MAX_DEPTH} levels")
     return depth + 1
+
+
+def _at(token: str, error: Exception) -> MalformedError:
+    """Say where a value is that cannot be read."""
+    found = malformed(error)
+    found.path.append(token)
+    return found

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
     "minimum": ("minimum", math.ceil),
     "exclusiveMinimum": ("minimum", math.ceil),
@@ -18,25 +20,6 @@ _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
     "exclusiveMaximum": ("maximum", math.floor),
 }
 """The integer bound that implies a fractional one."""
-
-ONE_SCHEMA: Final = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-    }
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
-SCHEMA_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-SCHEMA_MAP: Final = frozenset(
-    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
-)
 
 
 def with_quick_bounds(schema: Any) -> Any:

@@ -16,7 +16,7 @@ from contracts.fields import ANY_TYPE, FieldType, join, tokens
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
 
-_TIMES = frozenset({"date", "date-time"})
+_TIMES = frozenset({"date", "date-time", "date-time-local", "duration"})
 _MAX_POINTERS = 2_000
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
@@ -87,6 +87,11 @@ class JsonFields:
         found: FieldType | None = None
         for child in _children(schema, first):
             found = _both(found, self._find(child, rest, resolver, ()))
+        if first == "*":  # every element of the array: one of the schemas that its elements have
+            items = [self._find(item, rest, resolver, ()) for item in _items(schema)]
+            known = [item for item in items if item is not None]
+            if known:
+                found = _both(found, reduce(FieldType.either, known))
         return found
 
     def _all_of(self, schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
@@ -187,6 +192,15 @@ def _item(schema: dict[str, Any], index: int) -> Iterator[Any]:
     if index < len(leading):
         yield leading[index]
     elif rest is not None:
+        yield rest
+
+
+def _items(schema: dict[str, Any]) -> Iterator[Any]:
+    """Subschemas of which each element of an array has one."""
+    items = schema.get("items")
+    yield from schema.get("prefixItems", items if isinstance(items, list) else [])
+    rest = schema.get("additionalItems") if isinstance(items, list) else items
+    if rest is not None and rest is not False:
         yield rest
 
 

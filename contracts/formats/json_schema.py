@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jsonschema_rs
-import pyarrow as pa
 
 from contracts.errors import ContractError, Problem
 from contracts.fields import join
@@ -15,6 +14,7 @@ from contracts.formats.json_fields import JsonFields, Schema
 from contracts.model import JsonSchema
 from contracts.record import decode_json, unsound
 from contracts.verdict import Severity, Stage, Violation
+from contracts.wire import Framed
 
 MAX_VIOLATIONS: Final = 100
 """Most schema violations that one record is given."""
@@ -58,22 +58,31 @@ class JsonSchemaFormat:
         whole = with_quick_bounds({**dialect, "allOf": [subschema]})
         return _compile(whole, assert_formats=self.formats_hold).is_valid
 
-    def decode(self, payloads: pa.Array) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation of stage decode that it is."""
-        return decode_json(payloads)
+    def decode(self, framed: Framed) -> Iterator[Any]:
+        """Decode each payload: the record, or the Violation of stage decode that it is. Who wrote it is all one."""
+        return decode_json(framed.payloads)
 
-    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
+    def unsound(
+        self,
+        framed: Framed,
+        holds: Callable[[Any], bool],
+        reads: frozenset[str] | None,  # noqa: ARG002 - a record is decoded as a whole
+    ) -> Iterator[tuple[int, Any]]:
         """Decode each payload and give all but the records that fit the schema and `holds`, with their index."""
-        return unsound(payloads, self._quick.is_valid, holds)
+        return unsound(framed.payloads, self._quick.is_valid, holds)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
         found: dict[Violation, None] = {}
-        for error in self._validator.iter_errors(record):
-            found[self._violation(error)] = None
+        for violation, _ in self.errors(record):
+            found[violation] = None
             if len(found) == MAX_VIOLATIONS:
                 break
         return tuple(found)
+
+    def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
+        """Give each way in which a record breaks the schema with the error behind it, which holds its values."""
+        return ((self._violation(error), error) for error in self._validator.iter_errors(record))
 
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""

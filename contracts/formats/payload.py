@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
-
 from contracts.fields import SchemaFields
 from contracts.verdict import Severity, Stage, Violation
+from contracts.wire import Framed
 
 NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
 """What a null decodes to: a tombstone, or a value whose frame could not be cut off."""
@@ -22,12 +21,17 @@ class PayloadFormat(Protocol):
         """The fields that the schema declares."""
         ...
 
-    def decode(self, payloads: pa.Array) -> Iterator[Any]:
+    def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
         ...
 
-    def unsound(self, payloads: pa.Array, holds: Callable[[Any], bool]) -> Iterator[tuple[int, Any]]:
-        """Decode each payload, and give with their index all but the records that fit the schema and `holds`."""
+    def unsound(
+        self, framed: Framed, holds: Callable[[Any], bool], reads: frozenset[str] | None
+    ) -> Iterator[tuple[int, Any]]:
+        """Decode each payload, and give with their index all but the records that fit the schema and `holds`.
+
+        `reads` are the names of the fields of a record that `holds` looks at; None for any.
+        """
         ...
 
     @property

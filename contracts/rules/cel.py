@@ -16,9 +16,13 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from contracts.fields import join
+from contracts.fields import join, tokens
 from contracts.model import Cel
-from contracts.rules.compiled import Built
+from contracts.rules.cel_lowering import NotLoweredError, Roots, lower
+from contracts.rules.cel_syntax import Node, syntax_of
+from contracts.rules.compiled import Built, Lowered
+from contracts.rules.places import EACH
+from contracts.rules.program import DECODED, Program, all_of, any_of
 from contracts.rules.scope import Scope
 
 _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
@@ -46,15 +50,90 @@ _DETAILS: Final = {
 }
 
 
+_THIS: Final = ("this",)
+_WITH_FIELD: Final = ("value", "parent", "this")
+
+
 @cache
-def _environment() -> Any:
-    return cel.NewEnv(variables={"this": cel.Type.DYN})
+def _environment(names: tuple[str, ...] = _THIS) -> Any:
+    return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
 
 
 def build_cel(rule: Cel, scope: Scope) -> Built | None:
     """Compile a rule of kind `cel`; its check also wants to know whether the record fits its schema."""
+    if rule.field is not None:
+        scope.field_type(rule.field, "/field")
+    names = _THIS if rule.field is None else _WITH_FIELD
+    expression = _compiled(rule, scope, names)
+    if expression is None:
+        return None
+    # What a field lacks is a matter of `nulls`; what an expression lacks, without a field, too.
+    unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
+    roots = _roots(rule)
+    node = syntax_of(expression)
+    quick = _quick(node, roots, unknown=unknown)
+
+    def breaks(record: Any, fits: bool) -> bool:  # noqa: FBT001 - called by position for every record
+        if quick is not None and (answer := quick(record)) is not None:
+            return answer
+        return _is_broken(evaluate(expression.eval, record), fits=fits, unknown=unknown)
+
+    def detail(record: Any) -> str | None:
+        return _DETAILS.get(evaluate(expression.eval, record))
+
+    lowered = None if quick is None else _lowered(rule, node, roots, unknown=unknown)
+    if rule.field is not None:
+        return _built_of_field(rule, rule.field, expression.eval, roots, lowered)
+    return Built((), breaks, "", "breaks the expression of the rule", detail, lowered)
+
+
+def _built_of_field(
+    rule: Cel, field: str, evaluator: Callable[..., Any], roots: Roots, lowered: Lowered | None
+) -> Built:
+    name, absent, unknown = field.removeprefix("/"), rule.nulls == "violate", rule.strict
+
+    def breaks(value: Any, parent: Any, record: Any, fits: bool) -> bool:  # noqa: FBT001 - as of a whole record
+        if value is None:
+            return absent
+        found = evaluate_with(evaluator, {"value": value, "parent": parent, "this": record})
+        return _is_broken(found, fits=fits, unknown=unknown)
+
+    def detail(value: Any, parent: Any, record: Any) -> str | None:
+        if value is None:
+            return f"{name} is missing or null"
+        found = evaluate_with(evaluator, {"value": value, "parent": parent, "this": record})
+        return f"{name} {_DETAILS[found]}" if found in _DETAILS else None
+
+    message = f"{name} breaks the expression of the rule"
+    return Built((roots.value, roots.parent, ()), breaks, field, message, detail, lowered, asks_fit=True)
+
+
+def _roots(rule: Cel) -> Roots:
+    if rule.field is None:
+        return Roots()
+    path = tokens(rule.field)
+    holder = path
+    while holder and holder[-1] == EACH:
+        holder = holder[:-1]
+    return Roots(path, holder[:-1])
+
+
+def _is_broken(outcome: Outcome, *, fits: bool, unknown: bool) -> bool:
+    match outcome:
+        case Outcome.HOLDS:
+            return False
+        case Outcome.BROKEN:
+            return True
+        case Outcome.UNKNOWN:
+            return unknown
+        case Outcome.ERROR:
+            return fits
+
+
+def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
+    """Compile the expression with the library; None, and problems of the scope, where it is none for a rule."""
     try:
-        expression = _environment().compile(rule.expr)
+        expression = _environment(names).compile(rule.expr)
     except RuntimeError as error:
         scope.refuse("/expr", f"not a CEL expression: {_reason(error)}")
         return None
@@ -62,23 +141,52 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
         name = expression.return_type().name().lower()
         scope.refuse("/expr", f"must give true or false, and gives {name}; compare it with something")
     _expect_fields(rule.expr, scope)
-    unknown = rule.nulls == "violate"
+    return None if scope.problems else expression
 
-    def breaks(record: Any, fits: bool) -> bool:  # noqa: FBT001 - called by position for every record
-        match evaluate(expression.eval, record):
-            case Outcome.HOLDS:
-                return False
-            case Outcome.BROKEN:
-                return True
-            case Outcome.UNKNOWN:
-                return unknown
-            case Outcome.ERROR:
-                return fits
 
-    def detail(record: Any) -> str | None:
-        return _DETAILS.get(evaluate(expression.eval, record))
+def _quick(node: Node, roots: Roots, *, unknown: bool) -> Callable[[Any], bool | None] | None:
+    """Compile what says of most records whether they break an expression, and None of the others."""
+    program = Program()
+    try:
+        tests = lower(node, program, roots)
+    except NotLoweredError:
+        return None
+    breaks, keeps = (tests.misses, tests.holds) if unknown else (tests.fails, tests.passes)
+    return program.choice([*DECODED], [(keeps, "False"), (breaks, "True")], "None")
 
-    return Built((), breaks, "", "breaks the expression of the rule", detail)
+
+def _lowered(rule: Cel, node: Node, roots: Roots, *, unknown: bool) -> Lowered:
+    def decide(program: Program) -> tuple[str, str]:
+        tests = lower(node, program, roots)
+        keeps, breaks = (tests.holds, tests.misses) if unknown else (tests.passes, tests.fails)
+        if rule.field is None:
+            return keeps, breaks
+        variable = program.variable(roots.value)
+        is_absent, is_there = f"{variable} is None", f"{variable} is not None"
+        if rule.nulls == "pass":
+            return any_of(is_absent, keeps), all_of(is_there, breaks)
+        return all_of(is_there, keeps), any_of(is_absent, breaks)
+
+    return Lowered(
+        decide, roots.paths(node), roots.holders(node), roots.value, without_array=rule.nulls == "pass"
+    )
+
+
+def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
+    """Name the type that an expression gives, such as bool or dyn; None for what is no expression."""
+    try:
+        return str(_environment(names).compile(expression).return_type().name().lower())
+    except RuntimeError:
+        return None
+
+
+def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
+    """Evaluate an expression over the values that it names; None for what is no expression."""
+    try:
+        evaluator = _environment(tuple(variables)).compile(expression).eval
+    except RuntimeError:
+        return None
+    return evaluate_with(evaluator, variables)
 
 
 def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:
@@ -91,29 +199,34 @@ def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:
     evaluator = _environment().compile(" && ".join(f"({expression}\n)" for expression in expressions)).eval
 
     def hold(record: Any) -> bool:
-        return _ask(evaluator, record)[0] is Outcome.HOLDS
+        return _ask(evaluator, {"this": record})[0] is Outcome.HOLDS
 
     return hold
 
 
 def evaluate(evaluator: Callable[..., Any], record: Any) -> Outcome:
     """Evaluate an expression over a record. Never raises."""
-    outcome, reason = _ask(evaluator, record)
+    return evaluate_with(evaluator, {"this": record})
+
+
+def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> Outcome:
+    """Evaluate an expression over the values that it names. Never raises."""
+    outcome, reason = _ask(evaluator, variables)
     if outcome is not Outcome.ERROR:
         return outcome
-    plain = _plain(record)
-    if plain is not record:
+    plain = {name: _plain(value) for name, value in variables.items()}
+    if any(plain[name] is not variables[name] for name in plain):
         outcome, reason = _ask(evaluator, plain)
     if outcome is Outcome.ERROR and "SELECT" in reason:
         # A field of null, or of something that has no fields? Without the nulls it is a missing key.
-        bare, _ = _ask(evaluator, _without_nulls(plain))
-        return Outcome.UNKNOWN if bare is Outcome.UNKNOWN or record is None else Outcome.ERROR
+        bare, _ = _ask(evaluator, {name: _without_nulls(value) for name, value in plain.items()})
+        return Outcome.UNKNOWN if bare is Outcome.UNKNOWN or variables["this"] is None else Outcome.ERROR
     return outcome
 
 
-def _ask(evaluator: Callable[..., Any], record: Any) -> tuple[Outcome, str]:
+def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outcome, str]:
     try:
-        result = evaluator(data={"this": record})
+        result = evaluator(data=variables)
     except RuntimeError:  # such as the budget of iterations
         return Outcome.ERROR, ""
     value = result.value()

@@ -10,6 +10,7 @@ from contracts.model import (
     Cel,
     DataContract,
     Forbidden,
+    Freshness,
     Matches,
     OneOf,
     OnViolation,
@@ -19,15 +20,12 @@ from contracts.model import (
     Rule,
 )
 from contracts.rules.cel import all_hold, build_cel
+from contracts.rules.clock import Clock
 from contracts.rules.compiled import Built, CompiledRule, RuleSet
-from contracts.rules.kinds import (
-    build_forbidden,
-    build_matches,
-    build_one_of,
-    build_ordered,
-    build_range,
-    build_required_when,
-)
+from contracts.rules.kinds import build_forbidden, build_matches, build_one_of, build_required_when
+from contracts.rules.orders import build_ordered
+from contracts.rules.ranges import build_freshness, build_range
+from contracts.rules.reference_sets import with_reference_sets
 from contracts.rules.scope import Scope
 from contracts.rules.sound import sound_test
 from contracts.verdict import Disposition, Severity
@@ -43,9 +41,11 @@ DISPOSITIONS: Final = {
 
 def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     """Compile every rule of a contract. Raises ContractError with every problem found."""
+    contract = with_reference_sets(contract)
+    clock = Clock()
     compiled: list[CompiledRule] = []
     checks: list[tuple[Rule, Built]] = []
-    scopes = [Scope(f"/rules/{index}", fields) for index in range(len(contract.rules))]
+    scopes = [Scope(f"/rules/{index}", fields, clock) for index in range(len(contract.rules))]
     for rule, scope in zip(contract.rules, scopes, strict=True):
         check = _build(rule, scope)
         if check is not None:
@@ -54,9 +54,19 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
-    whole_holds = all_hold([rule.expr for rule in contract.rules if isinstance(rule, Cel)])
-    field_checks = tuple((rule, check) for rule, check in checks if check.paths)
-    return RuleSet(tuple(compiled), field_checks, sound_test(field_checks, fields), whole_holds)
+    lowered = [check.lowered for _, check in checks if check.lowered is not None]
+    left = [rule for rule, check in checks if isinstance(rule, Cel) and check.lowered is None]
+    # Of rules about fields the library is asked value by value.
+    whole_holds = None if any(rule.field for rule in left) else all_hold([rule.expr for rule in left])
+    asked = clock if any(scope.asks_now for scope in scopes) else None
+    field_checks = tuple((rule, check) for rule, check in checks if check.paths and not check.asks_fit)
+    return RuleSet(
+        tuple(compiled),
+        field_checks,
+        sound_test(field_checks, fields, lowered),
+        whole_holds,
+        asked,
+    )
 
 
 def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind
@@ -65,6 +75,8 @@ def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for
             return build_forbidden(rule, scope)
         case Range():
             return build_range(rule, scope)
+        case Freshness():
+            return build_freshness(rule, scope)
         case Ordered():
             return build_ordered(rule, scope)
         case Matches():

@@ -4,28 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
+from contracts.fields import join, tokens
 from contracts.model import Rule
+from contracts.rules.clock import Clock
+from contracts.rules.places import Path, is_starred, item_at, located, places, read
+from contracts.rules.program import Program
 from contracts.verdict import Disposition, Severity, Stage, Violation
 
-Path = tuple[str, ...]
+__all__ = ["Built", "CompiledRule", "Path", "RuleSet", "item_at", "read"]
+
+MAX_PLACES: Final = 10
+"""Most violations of one rule that one record is given: one for each place that breaks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A check of whole records that can be written into a program.
+
+    `decide` writes the test that it surely holds, and the test that it is surely broken.
+    `reads` are the paths that it reads, `holders` those of which it wants the list or the map as it is. `path` is
+    that of the field that it is about, if it is about one; `without_array` whether it holds where the array is missing
+    that the path goes through.
+    """
+
+    decide: Callable[[Program], tuple[str, str]]
+    reads: frozenset[Path]
+    holders: frozenset[Path]
+    path: Path = ()
+    without_array: bool = True
+
+    def write(self, program: Program) -> None:
+        """Write the test into a program."""
+        program.require(self.decide(program)[0], (self.path,), without_array=self.without_array)
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     """A check of the values of some fields.
 
-    `breaks` takes one value for each of `paths` (None where a record has none), and without paths the record and
-    whether it fits its schema. It is total: it raises on no value. `pointer` and `message` are what a violation says;
-    `detail` looks at the record that breaks the rule and says what the message leaves open.
+    `breaks` takes one value for each of `paths` (None where a record has none), without paths the record, and without
+    paths or with `asks_fit` last of all whether the record fits its schema. It is total: it raises on no value. Where paths go through arrays it is asked about
+    every element. `pointer` and `message` are what a violation says; `detail` takes the values, or the record, that
+    break the rule, and says what the message leaves open.
     """
 
     paths: tuple[Path, ...]
     breaks: Callable[..., bool]
     pointer: str
     message: str
-    detail: Callable[[Any], str | None] | None = None
+    detail: Callable[..., str | None] | None = None
+    lowered: Lowered | None = None
+    asks_fit: bool = False
+
+
+def when_missing(pointers: tuple[str, ...], nulls: str) -> Callable[..., str | None] | None:
+    """Make what says which field is missing, when that breaks a rule."""
+    if nulls != "violate":
+        return None
+
+    def detail(*values: Any) -> str | None:
+        missing = (pointer for pointer, value in zip(pointers, values, strict=True) if value is None)
+        return next((f"{pointer.removeprefix('/')} is missing or null" for pointer in missing), None)
+
+    return detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +81,21 @@ class CompiledRule:
     disposition: Disposition
     check: Built
 
-    def violation(self, record: Any) -> Violation:
-        """Say that a record breaks the rule."""
-        detail = self.check.detail(record) if self.check.detail is not None else None
-        message = detail or self.check.message
-        return Violation(Stage.RULE, self.id, self.check.pointer, self.severity, message)
+    def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
+        """Say where a record that breaks the rule breaks it; at most MAX_PLACES places."""
+        check = self.check
+        if not check.paths:
+            yield self._violation(check.pointer, record)
+            return
+        path = tokens(check.pointer)
+        last = (fits,) if check.asks_fit else ()
+        broken = ((at, values) for at, values in places(record, check.paths) if check.breaks(*values, *last))
+        for elements, values in islice(broken, MAX_PLACES):
+            yield self._violation(join(located(path, elements)), *values)
+
+    def _violation(self, pointer: str, *values: Any) -> Violation:
+        detail = self.check.detail(*values) if self.check.detail is not None else None
+        return Violation(Stage.RULE, self.id, pointer, self.severity, detail or self.check.message)
 
 
 class RuleSet:
@@ -53,12 +107,15 @@ class RuleSet:
         field_checks: tuple[tuple[Rule, Built], ...],
         fields_hold: Callable[[Any], bool],
         whole_holds: Callable[[Any], bool] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Take the rules, those about fields as they are written, and two quick tests that may say that none is broken.
 
-        `fields_hold` is about the rules about fields, `whole_holds` about those about whole records.
+        `fields_hold` is about the rules about fields and those that are lowered, `whole_holds` about the others. `clock` is what
+        the rules take for now; None when they do not ask.
         """
         self.rules = rules
+        self.clock = clock
         self.field_checks = field_checks
         self._fields_hold = fields_hold
         self._whole_holds = whole_holds
@@ -67,17 +124,49 @@ class RuleSet:
         self._double: list[tuple[str, str, Callable[[Any, Any], bool], int]] = []
         self._deep: list[tuple[Callable[[Any], bool], int]] = []
         self._whole: list[tuple[Callable[[Any, bool], bool], int]] = []
+        self._lowered: list[tuple[Callable[[Any, bool], bool], int]] = []
         for index, rule in enumerate(rules):
             bit, breaks = 1 << index, rule.check.breaks
             match rule.check.paths:
+                case paths if rule.check.asks_fit:
+                    whole = self._whole if rule.check.lowered is None else self._lowered
+                    whole.append((_fitting(paths, breaks), bit))
+                case paths if any(is_starred(path) for path in paths):
+                    self._deep.append((_going_through(paths, breaks), bit))
                 case ((name,),):
                     self._single.append((name, breaks, bit))
                 case ((first,), (second,)):
                     self._double.append((first, second, breaks, bit))
                 case ():
-                    self._whole.append((breaks, bit))
+                    (self._whole if rule.check.lowered is None else self._lowered).append((breaks, bit))
                 case paths:
                     self._deep.append((_reading(paths, breaks), bit))
+
+    @property
+    def lowered(self) -> tuple[Lowered, ...]:
+        """The checks of whole records that `fields_hold` makes sure of too."""
+        return tuple(rule.check.lowered for rule in self.rules if rule.check.lowered is not None)
+
+    def exact_statements(self, program: Program) -> list[str] | None:
+        """Write what sets `bits` to the rules that are broken, or returns None where that is not sure.
+
+        None when there is a rule that cannot be written so: one about elements, or one for the library alone.
+        """
+        statements: list[str] = []
+        for index, rule in enumerate(self.rules):
+            check, lowered = rule.check, rule.check.lowered
+            if any(is_starred(path) for path in check.paths):
+                return None
+            if lowered is not None:
+                keeps, breaks = lowered.decide(program)
+                statements.append(f"if {breaks}: bits += {1 << index}")
+                statements.append(f"elif not {keeps}: return None")
+            elif check.paths:
+                values = ", ".join(program.variable(path) for path in check.paths)
+                statements.append(f"if {program.bind(check.breaks)}({values}): bits += {1 << index}")
+            else:
+                return None
+        return statements
 
     @property
     def hold(self) -> Callable[[Any], bool]:
@@ -86,7 +175,7 @@ class RuleSet:
 
     @property
     def whole_hold(self) -> Callable[[Any], bool] | None:
-        """The same for the rules about whole records alone; None when there are none."""
+        """The same for the rules that only the record as it is decoded can be asked about; None when there are none."""
         return self._whole_rules_hold if self._whole else None
 
     def _all_hold(self, record: Any) -> bool:
@@ -113,36 +202,20 @@ class RuleSet:
         for breaks_deep, bit in self._deep:
             if breaks_deep(record):
                 bits |= bit
+        asked = self._lowered
         if self._whole and (self._whole_holds is None or not self._whole_holds(record)):
-            for breaks_whole, bit in self._whole:
-                if breaks_whole(record, fits):
-                    bits |= bit
+            asked = self._lowered + self._whole
+        for breaks_whole, bit in asked:
+            if breaks_whole(record, fits):
+                bits |= bit
         return bits
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
-        """Say which rules a record breaks, in the order of the contract."""
+        """Say which rules a record breaks, and where, in the order of the contract."""
         bits = self.broken(record, fits)
-        return (rule.violation(record) for index, rule in enumerate(self.rules) if bits >> index & 1)
-
-
-def read(record: Any, path: Path) -> Any:
-    """Read the value at a path of a record; None where there is none. Source: RFC 6901 section 4."""
-    for token in path:
-        record = record.get(token) if type(record) is dict else item_at(record, token)
-        if record is None:
-            return None
-    return record
-
-
-_MAX_INDEX_DIGITS: Final = 9
-
-
-def item_at(value: Any, token: str) -> Any:
-    """Read an item of an array by its index as JSON Pointer writes it; None where there is none."""
-    is_index = token.isascii() and token.isdigit() and len(token) <= _MAX_INDEX_DIGITS
-    if type(value) is list and is_index and int(token) < len(value):
-        return value[int(token)]
-    return None
+        for index, rule in enumerate(self.rules):
+            if bits >> index & 1:
+                yield from rule.violations(record, fits=fits)
 
 
 def _item_of(value: Any) -> Callable[[str], Any]:
@@ -154,3 +227,11 @@ def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[
         (path,) = paths
         return lambda record: breaks(read(record, path))
     return lambda record: breaks(*(read(record, path) for path in paths))
+
+
+def _fitting(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any, bool], bool]:
+    return lambda record, fits: any(breaks(*values, fits) for _, values in places(record, paths))
+
+
+def _going_through(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any], bool]:
+    return lambda record: any(breaks(*values) for _, values in places(record, paths))

@@ -9,7 +9,7 @@ from typing import Any
 from contracts.fields import FieldType
 from contracts.model import Scalar
 from contracts.rules.scope import Scope
-from contracts.rules.values import Order, exact, native, order_of_times
+from contracts.rules.values import Order, exact, native, order_of_durations, order_of_times
 
 Member = Callable[[Any], bool | None]
 """Whether a value is listed; None for a value of a type of which the list has none."""
@@ -20,7 +20,7 @@ def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> M
 
     `values` has them by their place, a pointer below the rule.
     """
-    times = order_of_times(found)
+    times = order_of_times(found) or order_of_durations(found)
     listed: dict[type, set[Any]] = {}
     moments: set[Any] = set()
     for place, value in values.items():

@@ -11,14 +11,26 @@ with a double.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 from contracts.fields import SchemaFields
 from contracts.model import Forbidden, OneOf, Ordered, Range, Rule, Scalar
-from contracts.rules.compiled import Built, Path, read
-from contracts.rules.values import DATES, NUMBERS, native, order_of, order_of_times
+from contracts.rules.clock import offset_of_now
+from contracts.rules.compiled import Built, Lowered
+from contracts.rules.program import DECODED, Program
+from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from contracts.rules.times import instant_text
+from contracts.rules.values import (
+    DATES,
+    INSTANTS,
+    NUMBERS,
+    number_of,
+    order_of,
+    order_of_durations,
+    order_of_times,
+)
 
 _COMPARISONS: Final = {
     "minimum": ">=",
@@ -32,59 +44,27 @@ _COMPARISONS: Final = {
 }
 
 
-class Program:
-    """The text of a function of one `record`. Names and values of a contract are bound, never written into it."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
-        self._variables: dict[Path, str] = {}
-
-    def bind(self, value: Any) -> str:
-        """Name a value."""
-        name = f"k{len(self._bound)}"
-        self._bound[name] = value
-        return name
-
-    def variable(self, path: Path) -> str:
-        """Name the variable that holds the value at a path, None where there is none."""
-        if path not in self._variables:
-            self._variables[path] = name = f"v{len(self._variables)}"
-            self.lines.append(f"{name} = {self.reading(path)}")
-        return self._variables[path]
-
-    def reading(self, path: Path) -> str:
-        """Write the expression that reads a path of a decoded record."""
-        return f"get({self.bind(path[0])})" if len(path) == 1 else f"read(record, {self.bind(path)})"
-
-    def function(
-        self, before: list[str], tests: list[str], result: str, refusal: str
-    ) -> Callable[[Any], Any]:
-        """Make the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
-        test = " and ".join(f"({test})" for test in tests) or "True"
-        body = [*before, *self.lines, "try:", f"    if {test}: return {result}"]
-        body += ["except TypeError: pass", f"return {refusal}"]
-        text = "\n    ".join(["def function(record):", *body])
-        exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
-        function: Callable[[Any], Any] = self._bound["function"]
-        return function
-
-
-def sound_test(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields) -> Callable[[Any], bool]:
-    """Compile the test of rules about fields.
+def sound_test(
+    rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, lowered: Iterable[Lowered] = ()
+) -> Callable[[Any], bool]:
+    """Compile the test of rules about fields, and of those about whole records that can be lowered.
 
     The function takes any decoded record. True means that it breaks none of the rules; False says nothing.
     """
     program = Program()
-    tests = sound_tests(rules, fields, program)
-    before = ["if type(record) is not dict: return False", "get = record.get"]
-    return program.function(before, tests, "True", "False")
+    write_sound_tests(rules, fields, program)
+    for each in lowered:
+        each.write(program)
+    return program.function([*DECODED], (), "True", "False")
 
 
-def sound_tests(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program) -> list[str]:
-    """Write the tests of the rules about fields as expressions of a program's variables."""
+def write_sound_tests(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program) -> None:
+    """Write the tests of the rules about fields into a program, as expressions of its variables."""
     source = _Source(program)
-    return [source.test(rule, check, fields) for rule, check in rules]
+    for rule, check in rules:
+        # Where there is no array, there is one value less to compare: that is for the rule itself.
+        passes = len(check.paths) == 1 and rule.nulls == "pass"
+        program.require(source.test(rule, check, fields), check.paths, without_array=passes)
 
 
 class _Source:
@@ -122,30 +102,52 @@ class _Source:
         self, values: tuple[Scalar, ...], field: str, variable: str, word: str, fields: SchemaFields
     ) -> str | None:
         found = fields.find(field)
-        if found is None or order_of_times(found) not in {None, DATES}:
+        if found is None or order_of_times(found) not in {None, DATES} or order_of_durations(found):
             return None
         if {type(value) for value in values} not in ({str}, {int}):
             return None
         return f"{variable} {word} {self._bind(frozenset(values))}"
 
     def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
-        limits = {name: limit for name in _COMPARISONS if (limit := getattr(rule, name)) is not None}
+        limits = limits_of(rule)
         found = fields.find(rule.field)
         if found is None:
             return None
-        if all(isinstance(limit, str) for limit in limits.values()):
-            if order_of_times(found) is not DATES:
+        if not limits.keys() & set(AMOUNT_LIMITS):
+            if order_of_times(found) is INSTANTS:
+                return self._instants(limits, variable)
+            if order_of_times(found) is not DATES or any(
+                offset_of_now(limit) is not None for limit in limits.values()
+            ):
                 return None
+        elif found.times:
+            return None
         else:
-            limits = {name: native(limit) for name, limit in limits.items()}
+            limits = {name: number_of(limit) for name, limit in limits.items()}
+            if any(isinstance(limit, Decimal) for limit in limits.values()):
+                return None
         tests = [f"{variable} {_COMPARISONS[name]} {self._bind(limit)}" for name, limit in limits.items()]
         if any(isinstance(limit, float) for limit in limits.values()):
             tests.insert(0, f"type({variable}) is not Decimal")
         return " and ".join(tests)
 
+    def _instants(self, limits: Mapping[str, Any], variable: str) -> str | None:
+        """Compare as text what is in UTC and without a fraction, if all bounds are.
+
+        No leap second: it is the second after, and sorts before it.
+        """
+        texts = {name: instant_text(limit) for name, limit in limits.items()}
+        if None in texts.values():
+            return None
+        tests = [f"{variable} {_COMPARISONS[name]} {self._bind(text)}" for name, text in texts.items()]
+        form = f'len({variable}) == 20 and {variable}[10] == "T" and {variable}[17] < "6" and {variable}[19] == "Z"'
+        return " and ".join([form, *tests])
+
     def _ordered(self, rule: Ordered, variables: list[str], fields: SchemaFields) -> str | None:
         orders = {order_of(found) for pointer in rule.fields if (found := fields.find(pointer)) is not None}
         comparison = " < " if rule.strict else " <= "
+        if rule.compare_as is not None:
+            return None
         if orders == {DATES}:
             kinds = []
         elif orders == {NUMBERS}:

@@ -74,3 +74,15 @@ def _nanoseconds(fraction: str | None) -> int | Fraction:
         return int(digits.ljust(9, "0"))
     # More digits than Python's int() reads at once say nothing that a clock could mean.
     return Fraction(int(digits[:100]), 10 ** (len(digits[:100]) - 9))
+
+
+def instant_text(text: str) -> str | None:
+    """Write a date-time in UTC and whole seconds, such as 1900-01-01T00:00:00Z; None for what is none, or has a fraction."""
+    moment = instant_key(text)
+    if not isinstance(moment, int) or moment % NANOSECONDS:
+        return None
+    try:
+        whole = _EPOCH + moment // NANOSECONDS * _SECOND
+    except OverflowError:
+        return None
+    return whole.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")

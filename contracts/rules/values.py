@@ -6,20 +6,25 @@ Booleans are no numbers. Values of different types are never equal and have no o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
 from contracts.fields import FieldType
-from contracts.rules.times import DATE_LENGTH, instant_key, read_date
+from contracts.rules.clock import date_of, day_of, midnight_of
+from contracts.rules.durations import duration_bytes_key, duration_string_key
+from contracts.rules.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
 
 Key = Callable[[Any], Any]
 """Turns a value of a record into what compares; None for a value of a type that it is not about."""
 
 _DOUBLE_IS_EXACT: Final = 2**53
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,16 @@ class Order:
     """A sort of values that compare with each other.
 
     `key` reads a value of a record, `parse` a value of the contract; both give None for what is not of the sort.
+    `at` gives the key of a moment, in nanoseconds since 1970; `moment` gives the moment of a key, without a zone
+    that in UTC.
     """
 
     name: str
     key: Key
     parse: Key
     example: str = ""
+    at: Callable[[int], Any] | None = None
+    moment: Callable[[Any], Any] | None = None
 
 
 def exact(number: float | Decimal) -> int | float | Decimal:
@@ -65,13 +74,30 @@ def instant_string_key(value: Any) -> Any:
 
 
 NUMBERS: Final = Order("numbers", number_key, number_key)
-DATES: Final = Order("dates", date_string_key, date_string_key, "a date, such as 1900-01-01")
+_midnight = lru_cache(maxsize=4_096)(midnight_of)
+
+
+def _itself(moment: Any) -> Any:
+    return moment
+
+
+DATES: Final = Order(
+    "dates", date_string_key, date_string_key, "a date, such as 1900-01-01", date_of, _midnight
+)
 INSTANTS: Final = Order(
     "date-times",
     instant_string_key,
     instant_string_key,
     "a date-time with its offset, such as 1900-01-01T00:00:00Z",
+    _itself,
+    _itself,
 )
+LOCAL_TIMES: Final = "local times"
+_LOCAL_EXAMPLE: Final = "a date and time without a zone, such as 1900-01-01T00:00:00"
+DURATIONS: Final = Order(
+    "durations", duration_string_key, duration_string_key, "a duration of ISO 8601, such as PT15M"
+)
+_BYTE_DURATIONS: Final = replace(DURATIONS, key=duration_bytes_key)
 
 
 _UNITS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
@@ -80,13 +106,26 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 def order_of_times(field: FieldType) -> Order | None:
     """Give the order of a field of dates or of timestamps; None when it is neither, or may be both."""
+    found = _order_of_format(field)
+    return None if found is not None and found.name == DURATIONS.name else found
+
+
+def order_of_durations(field: FieldType) -> Order | None:
+    """Give the order of a field of durations; None for any other."""
+    found = _order_of_format(field)
+    return found if found is not None and found.name == DURATIONS.name else None
+
+
+def _order_of_format(field: FieldType) -> Order | None:
     if len(field.times) != 1:
         return None
     (time,) = field.times
     if "string" in field.types:  # a format of JSON Schema
-        return DATES if time == "date" else INSTANTS
+        return _OF_STRINGS[time]
+    if time == "duration":
+        return _BYTE_DURATIONS
     if time == "date":
-        return Order(DATES.name, integer_key, _days, DATES.example)
+        return _DAYS
     kind, _, unit = time.rpartition("-")
     nanoseconds = _UNITS[unit]
 
@@ -94,10 +133,8 @@ def order_of_times(field: FieldType) -> Order | None:
         return value * nanoseconds if type(value) is int else None
 
     if kind == "local-timestamp":
-        return Order(
-            "local times", key, _local, "a date and time without a zone, such as 1900-01-01T00:00:00"
-        )
-    return Order(INSTANTS.name, key, INSTANTS.parse, INSTANTS.example)
+        return Order(LOCAL_TIMES, key, _local, _LOCAL_EXAMPLE, moment=_itself)
+    return replace(INSTANTS, key=key)
 
 
 def integer_key(value: Any) -> int | None:
@@ -117,6 +154,33 @@ def _local(text: Any) -> Any:
     return instant_key(f"{text}Z") if type(text) is str else None
 
 
+_DAYS: Final = Order(
+    DATES.name, integer_key, _days, DATES.example, day_of, lambda days: days * 86_400 * NANOSECONDS
+)
+_OF_STRINGS: Final = {
+    "date": DATES,
+    "date-time": INSTANTS,
+    "date-time-local": Order(LOCAL_TIMES, _local, _local, _LOCAL_EXAMPLE, moment=_itself),
+    "duration": DURATIONS,
+}
+
+
 def order_of(field: FieldType) -> Order | None:
     """Give the order of the values of a field; None when they have none."""
-    return order_of_times(field) or (NUMBERS if field.types & {"number", "integer"} else None)
+    return _order_of_format(field) or (NUMBERS if field.types & {"number", "integer"} else None)
+
+
+def number_of(bound: float | str) -> int | float | Decimal | None:
+    """Read a number of a contract, one given as text too: exact, and as a Decimal only where no double is it.
+
+    None for text that is no number.
+    """
+    if not isinstance(bound, str):
+        return native(bound)
+    if not _NUMBER.fullmatch(bound):
+        return None
+    number = Decimal(bound)
+    if number == number.to_integral_value():
+        return int(number)
+    is_double = abs(number) < _DOUBLE_IS_EXACT and Decimal(repr(float(number))) == number
+    return float(number) if is_double else number

@@ -113,7 +113,8 @@ def _subject_of_contract(database: Database, contract_id: str) -> str | None:
 def _subject_of_stream(database: Database, stream: str) -> str | None:
     def work(stores: Stores) -> str | None:
         if stores.reports.sums_of(stream) is None:
-            return None
+            topic = stores.contracts.topic_of(stream)  # it may be paused before its first batch
+            return None if topic is None else subject_of(topic)
         return subject_of(stores.reports.last_report(stream).topic)
 
     return database.read(work)

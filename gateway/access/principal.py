@@ -39,6 +39,10 @@ class Grant:
     def read(cls, text: str) -> Self:
         """Read `role` (for every subject) or `role:prefix`. Raises SettingsError."""
         word, _, prefix = text.partition(":")
+        if not prefix.isprintable():
+            raise SettingsError(
+                f"{text!r} is no grant: a prefix has no line ends and other control characters"
+            )
         try:
             return cls(Role[word.upper()], prefix)
         except KeyError:

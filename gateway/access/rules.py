@@ -38,7 +38,9 @@ _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
 _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
 _PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
+_APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
 _APPROVE_CONTRACT, _ADMIN_CONTRACT = Rule(Role.APPROVER, Reach.CONTRACT), Rule(Role.ADMIN, Reach.CONTRACT)
+_APPROVE_STREAM = Rule(Role.APPROVER, Reach.STREAM)
 _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _CONTRACT = "/api/v1/contracts/{contract_id}"
@@ -65,7 +67,17 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/batches"): _PRODUCE,  # the stream may be new: its contract says whose it is
     ("GET", f"{_STREAM}/refusals"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/expectations"): _VIEW_STREAM,
+    ("GET", f"{_STREAM}/control"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/pause"): _APPROVE_STREAM,
+    ("POST", f"{_STREAM}/resume"): _APPROVE_STREAM,
+    ("POST", f"{_STREAM}/trips"): _PRODUCE,  # as the reports of its batches
+    ("POST", f"{_STREAM}/events"): _PRODUCE,
+    ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
+    ("GET", "/api/v1/keys"): _ADMIN_ALL,
+    ("POST", "/api/v1/keys"): _ADMIN_ALL,
+    ("DELETE", "/api/v1/keys/{key_id}"): _ADMIN_ALL,
     ("GET", "/health/live"): PUBLIC,
     ("GET", "/health/ready"): PUBLIC,
     # What the program can do is no secret; what it holds is.
@@ -81,6 +93,8 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk/streams/{stream}"): _VIEW_STREAM,
     ("GET", "/desk/streams/{stream}/latest"): _VIEW_STREAM,
     ("GET", "/desk/records/{topic}/{partition}/{offset}"): _VIEW,  # the topic belongs to a stream
+    ("GET", "/desk/records/{topic}/{partition}/{offset}/reveal"): _VIEW,  # leads back to the record
+    ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): _APPROVE,  # of the subject of that stream
     ("GET", "/desk/contracts"): _VIEW,
     ("GET", "/desk/contracts/{contract_id}"): _VIEW_CONTRACT,
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
-from pydantic import BaseModel, ValidationError
 
-from contracts.errors import Problem
 from contracts.model import IDENTIFIER_PATTERN
 from gateway.access.gate import PrincipalDep
 from gateway.api.change_models import (
@@ -22,9 +20,8 @@ from gateway.api.change_models import (
     ConsumerRequest,
 )
 from gateway.api.contracts import ContractId, PostedDocument, posted_document
-from gateway.api.dependencies import FactoryDep, media_type, read_body
+from gateway.api.dependencies import FactoryDep, body_of, posted
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
-from gateway.factory import Factory
 from gateway.problems import InvalidBody, contract_responses, responses
 from gateway.services.consumers import KnownConsumer, WrongConsumer
 
@@ -36,23 +33,16 @@ ConsumerId = Annotated[
     str,
     Path(description="Id of the consumer.", pattern=IDENTIFIER_PATTERN, examples=["length-of-stay-report"]),
 ]
-M = TypeVar("M", bound=BaseModel)
 
 
 async def posted_consumer(request: Request, factory: FactoryDep) -> ConsumerRequest:
     """Read a posted consumer."""
-    return await _posted(request, factory, ConsumerRequest, "consumer")
+    return await posted(request, factory, ConsumerRequest, "consumer")
 
 
 async def posted_agreement(request: Request, factory: FactoryDep) -> AgreementRequest:
     """Read a posted agreement."""
-    return await _posted(request, factory, AgreementRequest, "acknowledgement")
-
-
-def _body(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    content = {"application/json": {"schema": schema, "example": schema["example"]}}
-    return {"requestBody": {"required": True, "content": content}}
+    return await posted(request, factory, AgreementRequest, "acknowledgement")
 
 
 @router.post(
@@ -101,7 +91,7 @@ def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList
         200: {"model": ConsumerInfo, "description": "The consumer was registered before."},
         **responses(403, 404, 413, 415, 422, 503),
     },
-    openapi_extra=_body(ConsumerRequest),
+    openapi_extra=body_of(ConsumerRequest),
 )
 def register_consumer(
     contract_id: ContractId,
@@ -161,7 +151,7 @@ def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> Ackno
         200: {"model": AcknowledgementInfo, "description": "It was agreed to before; nothing changed."},
         **responses(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra=_body(AgreementRequest),
+    openapi_extra=body_of(AgreementRequest),
 )
 def acknowledge_change(
     contract_id: ContractId,
@@ -175,16 +165,3 @@ def acknowledge_change(
     _log.info("change_acknowledged", contract=contract_id, consumer=made.consumer, candidate=made.candidate)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return AcknowledgementInfo.of(made)
-
-
-async def _posted(request: Request, factory: Factory, model: type[M], what: str) -> M:
-    media_type(request, ("application/json",))
-    content = await read_body(request, factory.settings.max_document_bytes)
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        places = tuple(
-            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
-            for one in error.errors(include_input=False, include_url=False, include_context=False)
-        )
-        raise InvalidBody(f"the body is no {what}", places) from error

@@ -13,7 +13,7 @@ from pydantic import AwareDatetime
 from contracts.errors import Problem
 from contracts.model import Status
 from gateway.access.gate import PrincipalDep
-from gateway.api.dependencies import FactoryDep, media_type, read_body
+from gateway.api.dependencies import FactoryDep, body_of, media_type, posted, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
 from gateway.api.models import ContractDetail, ContractList, PublishedContract, StatusRequest
 from gateway.factory import Factory
@@ -83,6 +83,11 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
     found = media_type(request, (*_YAML_TYPES, *_JSON_TYPES))
     content = await read_body(request, factory.settings.max_document_bytes)
     return PostedDocument(content, "contract.json" if found in _JSON_TYPES else "contract.yaml")
+
+
+async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
+    """Read a posted status."""
+    return await posted(request, factory, StatusRequest, "status")
 
 
 @router.post(
@@ -204,11 +209,12 @@ def get_contract_version(
     operation_id="change_contract_status",
     summary="Promote, deprecate or retire a version",
     responses=responses(404, 409, 413, 415, 422, 503),
+    openapi_extra=body_of(StatusRequest),
 )
 def change_contract_status(
     contract_id: ContractId,
     version: NamedVersion,
-    wanted: StatusRequest,
+    wanted: Annotated[StatusRequest, Depends(posted_status)],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> PublishedContract:

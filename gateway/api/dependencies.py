@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
 
+from contracts.errors import Problem
 from gateway.factory import Factory
-from gateway.problems import BodyTooLarge, UnknownMediaType
+from gateway.problems import BodyTooLarge, InvalidBody, UnknownMediaType
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def get_factory(request: Request) -> Factory:
@@ -42,6 +46,27 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
             raise _too_large(limit_bytes)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def posted(request: Request, factory: Factory, model: type[M], what: str) -> M:
+    """Read a small JSON body as a model. Raises UnknownMediaType, BodyTooLarge, InvalidBody with each place."""
+    media_type(request, ("application/json",))
+    content = await read_body(request, factory.settings.max_document_bytes)
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        places = tuple(
+            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
+            for one in error.errors(include_input=False, include_url=False, include_context=False)
+        )
+        raise InvalidBody(f"the body is no {what}", places) from error
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body that `posted` reads, for the OpenAPI document."""
+    schema = model.model_json_schema()
+    content = {"application/json": {"schema": schema, "example": schema["example"]}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _too_large(limit_bytes: int) -> BodyTooLarge:

@@ -60,6 +60,18 @@ RECORDS: dict[str, Any] = {
     ]
 }
 
+EXPECTATION_RESULT: dict[str, Any] = {
+    "id": "plausible-mean-stay",
+    "type": "expect_column_mean_to_be_between",
+    "columns": ["length_of_stay"],
+    "outcome": "met",
+    "judged_by": "tidegate",
+    "considered": 970,
+    "unexpected": None,
+    "observed": 8.5,
+    "agrees": None,
+}
+
 REPORT: dict[str, Any] = {
     "stream": "hospital.admissions",
     "topic": "hospital.admissions",
@@ -78,6 +90,7 @@ REPORT: dict[str, Any] = {
     "quarantined": 29,
     "dropped": 1,
     "rules": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 30}],
+    "expectations": [EXPECTATION_RESULT],
     "start": {"0": 0, "1": 0},
     "end": {"0": 600, "1": 400},
     "lag_records": 0,

@@ -9,11 +9,13 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.model import Status
+from contracts.privacy.account import Told
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.api.examples import REPORT
 from gateway.services.judging import Judgement
 from gateway.services.registry import ContractPage
+from gateway.services.stream_conditions import Condition
 from gateway.services.streams import RefusalBucket, StreamSummary
 from gateway.storage.sql import ContractVersion
 
@@ -35,6 +37,9 @@ _VIOLATION: dict[str, Any] = {
     "pointer": "/age",
     "severity": "error",
     "message": "age holds a value that the contract forbids",
+    "sentence": "age is 999, a placeholder value",
+    "description": None,
+    "passes": "any value but 999",
 }
 _TOTALS: dict[str, Any] = {
     "batches": 1,
@@ -45,6 +50,12 @@ _TOTALS: dict[str, Any] = {
     "quarantined": 29,
     "dropped": 1,
     "refused_share": 0.03,
+}
+_CONDITION: dict[str, Any] = {
+    "condition": "paused",
+    "reason": "the ward's clock is wrong",
+    "by": "key:3f9c2a71b0de",
+    "at": "2026-07-01T12:00:05Z",
 }
 _STREAM: dict[str, Any] = {
     "stream": "hospital.admissions",
@@ -61,6 +72,7 @@ _STREAM: dict[str, Any] = {
     "records_per_second_last_minute": 16.7,
     "records_per_second_since_start": 500.0,
     "lag_records": 0,
+    "condition": _CONDITION,
     "totals": _TOTALS,
     "sparkline": [{"start": "2026-07-01T11:32:03Z", "records": 1000, "refused": 30}],
 }
@@ -173,6 +185,26 @@ class ViolationInfo(BaseModel):
     pointer: str = Field(description="JSON Pointer of the offending place in the record.")
     severity: Severity
     message: str = Field(description="A sentence without any value of the record.")
+    sentence: str = Field(description="The same with values, but for those of classified fields.")
+    description: str | None = Field(default=None, description="Why the rule exists, in its author's words.")
+    passes: str | None = Field(
+        default=None, description="What would have passed; null when nothing short says it."
+    )
+
+    @classmethod
+    def of(cls, told: Told) -> Self:
+        """Show a violation as it is told."""
+        one = told.violation
+        return cls(
+            stage=one.stage,
+            code=one.code,
+            pointer=one.pointer,
+            severity=one.severity,
+            message=one.message,
+            sentence=told.sentence,
+            description=told.description,
+            passes=told.passes,
+        )
 
 
 class VerdictInfo(BaseModel):
@@ -212,9 +244,9 @@ class JudgementInfo(BaseModel):
         verdicts = tuple(
             VerdictInfo(
                 disposition=verdict.disposition.name.lower(),
-                violations=tuple(ViolationInfo.model_validate(one) for one in verdict.violations),
+                violations=tuple(ViolationInfo.of(each) for each in told),
             )
-            for verdict in judgement.verdicts
+            for verdict, told in zip(judgement.verdicts, judgement.told, strict=True)
         )
         counts: dict[str, int] = {}
         for verdict in verdicts:
@@ -263,6 +295,19 @@ class SparkInfo(BaseModel):
     refused: int
 
 
+class ConditionInfo(BaseModel):
+    """Whether a stream runs."""
+
+    model_config = _example(_CONDITION)
+
+    condition: Condition = Field(
+        description="ended: somebody stopped its job, or everything was read; stopped: it stopped or failed by itself."
+    )
+    reason: str | None = None
+    by: str | None = Field(default=None, description="Of a pause: who made it.")
+    at: datetime | None = None
+
+
 class StreamInfo(BaseModel):
     """The state of one stream."""
 
@@ -282,6 +327,7 @@ class StreamInfo(BaseModel):
     records_per_second_last_minute: float
     records_per_second_since_start: float
     lag_records: int | None
+    condition: ConditionInfo
     totals: TotalsInfo
     sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
 

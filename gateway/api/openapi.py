@@ -7,8 +7,10 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
+from gateway.access.rules import RULES, Reach
 from gateway.confluent import openapi as confluent
-from gateway.problems import ProblemDocument
+from gateway.problems import ProblemDocument, responses
+from gateway.settings import GatewaySettings
 
 _REF = "#/components/schemas/{model}"
 _REPLACED = ("HTTPValidationError", "ValidationError")
@@ -20,7 +22,8 @@ class DocumentedApi(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Give the document; made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = _completed(super().openapi())
+            settings: GatewaySettings = self.state.factory.settings
+            self.openapi_schema = _secured(_completed(super().openapi()), settings)
         return self.openapi_schema
 
 
@@ -38,3 +41,53 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
             if "application/json" in refusal.get("content", {}):
                 del operation["responses"]["422"]
     return document
+
+
+_PUBLIC = {key for key, rule in RULES.items() if rule.reach is Reach.NOBODY_ASKED}
+_HEALTH = "/health/"
+
+
+def _secured(document: dict[str, Any], settings: GatewaySettings) -> dict[str, Any]:
+    """Say how somebody proves who they are, and what access control answers. While it is off, nobody needs to."""
+    schemes = _schemes(settings)
+    document["components"]["securitySchemes"] = schemes
+    anybody: list[dict[str, list[str]]] = [] if settings.access == "on" else [{}]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            is_public = (method.upper(), path) in _PUBLIC
+            operation["security"] = [] if is_public else [*anybody, *({name: []} for name in schemes)]
+            statuses = [] if is_public else [401, 403]
+            refusals = responses(*statuses, *([] if path.startswith(_HEALTH) else [429]))
+            is_confluent = operation["tags"] == [confluent.TAG]
+            found = {
+                str(status): confluent.refusal(int(status)) if is_confluent else refusal
+                for status, refusal in refusals.items()
+            }
+            operation["responses"] = dict(sorted({**found, **operation["responses"]}.items()))
+    return document
+
+
+def _schemes(settings: GatewaySettings) -> dict[str, Any]:
+    schemes: dict[str, Any] = {
+        "basic": {
+            "type": "http",
+            "scheme": "basic",
+            "description": "An API key: its id as user, its secret as password.",
+        },
+        "key": {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "tgk_<id>_<secret>",
+            "description": "An API key as one token.",
+        },
+        "token": {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "JWT",
+            "description": "An access token of the identity provider (OAuth 2.0, OpenID Connect), if one is set up.",
+        },
+    }
+    if settings.oidc_issuer is not None:
+        place = f"{settings.oidc_issuer.rstrip('/')}/.well-known/openid-configuration"
+        schemes["oidc"] = {"type": "openIdConnect", "openIdConnectUrl": place}
+    return schemes

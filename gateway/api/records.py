@@ -69,7 +69,8 @@ class _Envelope:
         found: list[bytes | None] | None = None
         for key in self._members(""):
             if key != "records" or found is not None:
-                _refuse(f"/{key}", "the body has one member, records")
+                # A name that is none of ours may be a value of a record: it is not repeated.
+                _refuse("/records" if key == "records" else "", "the body has one member, records")
             found = self._elements()
         if self._peek():
             raise self._malformed()
@@ -98,7 +99,7 @@ class _Envelope:
             elif key == "value_base64":
                 found.append(_decoded(value, f"{pointer}/{key}"))
             else:
-                _refuse(f"{pointer}/{key}", "a record has one member, value or value_base64")
+                _refuse(pointer, "a record has one member, value or value_base64")
         if len(found) != 1:
             _refuse(pointer, "a record has one member, value or value_base64")
         return found[0]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -19,6 +20,7 @@ from contracts.document import lint
 from contracts.errors import SettingsError
 from contracts.model import AvroSchema, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.privacy.account import Teller, Told
 from contracts.verdict import Disposition, Stage, Verdict
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out
@@ -46,6 +48,9 @@ def judge(
 ) -> None:
     """Judge records by a contract, as the job would.
 
+    Says of each refused record what is wrong, and what would have passed. Values of
+    fields that the contract classifies are left out, also with --json.
+
     Reads one record a line. Lines end at LF only: a CR belongs to the record, an
     empty line is an empty record, and a last line without LF counts.
 
@@ -57,13 +62,14 @@ def judge(
     Exit codes: 0 nothing refused, 1 records refused or the contract has problems, 2 usage.
     """
     plan = compile_plan(_as_lines(lint(contract).contract))
-    tally = Tally(limit=show)
+    tally, teller = Tally(limit=show), Teller.of(plan)
     with _open(data) as stream:
         for batch in line_batches(stream):
             verdicts = _judge_batch(plan, batch)
             if as_json:
-                _print_json(verdicts, tally.records + 1)
-            tally.add(verdicts)
+                told = (_tell_one(teller, batch, verdicts, index) for index in range(len(batch)))
+                _print_json(verdicts, told, tally.records + 1)
+            tally.add(verdicts, partial(_tell_one, teller, batch, verdicts))
     if not as_json:
         _print_summary(plan.contract, tally)
     if tally.refused:
@@ -78,21 +84,24 @@ class Tally:
     records: int = 0
     dispositions: Counter[Disposition] = field(default_factory=Counter)
     codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
-    first_refused: list[tuple[int, Verdict]] = field(default_factory=list)
+    first_refused: list[tuple[int, tuple[Told, ...]]] = field(default_factory=list)
 
     @property
     def refused(self) -> int:
         """How many records do not reach the sink."""
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
-    def add(self, verdicts: list[Verdict]) -> None:
-        """Count the verdicts on the next lines. A record counts once for each code that it violates."""
-        for verdict in verdicts:
+    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Told, ...]]) -> None:
+        """Count the verdicts on the next lines. A record counts once for each code that it violates.
+
+        `tell` gives what the verdict at a position means; it is asked of those that are kept.
+        """
+        for index, verdict in enumerate(verdicts):
             self.records += 1
             self.dispositions[verdict.disposition] += 1
             self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
             if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
-                self.first_refused.append((self.records, verdict))
+                self.first_refused.append((self.records, tell(index)))
 
 
 def line_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
@@ -142,15 +151,29 @@ def _judge_batch(plan: EnforcementPlan, lines: list[bytes]) -> list[Verdict]:
     ]
 
 
+def _tell_one(teller: Teller, lines: list[bytes], verdicts: list[Verdict], index: int) -> tuple[Told, ...]:
+    return teller.tell(lines[index], verdicts[index].violations)
+
+
 _ACCEPTED = Verdict(Disposition.ACCEPTED)
 
 
-def _print_json(verdicts: list[Verdict], first_line: int) -> None:
-    for line, verdict in enumerate(verdicts, first_line):
+def _print_json(verdicts: list[Verdict], told: Iterable[tuple[Told, ...]], first_line: int) -> None:
+    for line, (verdict, violations) in enumerate(zip(verdicts, told, strict=True), first_line):
         disposition = verdict.disposition.name.lower()
-        answer = {"line": line, "disposition": disposition, "violations": verdict.violations}
+        answer = {
+            "line": line,
+            "disposition": disposition,
+            "violations": [_as_json(each) for each in violations],
+        }
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
+
+
+def _as_json(told: Told) -> dict[str, str | None]:
+    """Give a violation as it is kept, with what it means beside it."""
+    meaning = {"sentence": told.sentence, "description": told.description, "passes": told.passes}
+    return {**asdict(told.violation), **meaning}
 
 
 def _print_summary(contract: DataContract, tally: Tally) -> None:
@@ -183,17 +206,19 @@ def _print_reasons(tally: Tally) -> None:
 
 
 def _print_refused(tally: Tally) -> None:
-    shown = [(line, violation) for line, verdict in tally.first_refused for violation in verdict.violations]
+    shown = [(line, told) for line, violations in tally.first_refused for told in violations]
     line_width = max(len(f"{line:,}") for line, _ in shown)
-    pointer_width = max(len(violation.pointer) for _, violation in shown)
+    pointer_width = max(len(told.violation.pointer) for _, told in shown)
+    indent = " " * (11 + line_width + pointer_width)
     out.print()
-    for line, violation in shown:
-        place = f"{violation.pointer:<{pointer_width}}"
-        code = (violation.code, "bold")
+    for line, told in shown:
+        place = f"{told.violation.pointer:<{pointer_width}}"
+        code = (told.violation.code, "bold")
         out.print(
-            Text.assemble(
-                f"  line {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", violation.message
-            )
+            Text.assemble(f"  line {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", told.sentence)
         )
+        for words in (told.description, told.passes and f"passes with {told.passes}"):
+            if words:
+                out.print(Text(f"{indent}{words}", style="dim"))
     if (more := tally.refused - len(tally.first_refused)) > 0:
         out.print(f"  [dim]and {more:,} more refused; --show N shows more of them, --json every verdict[/]")

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from contracts.document import lint as lint_document
 from contracts.errors import ContractError
+from contracts.expectations.vocabulary import VOCABULARY
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out, show_error
 
@@ -41,11 +42,13 @@ def lint(files: Files) -> None:
             continue
         contract = loaded.contract
         rules = _count(len(contract.rules), "rule")
-        out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}")
-        if contract.expectations:
-            out.print(
-                f"  [yellow]note[/]: {_count(len(contract.expectations), 'expectation')} kept, not judged yet"
-            )
+        more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
+        out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
+        for each in contract.expectations:
+            if not VOCABULARY[each.type].is_exact:
+                out.print(
+                    f"  [yellow]note[/]: Great Expectations judges {each.id}, which costs time in every batch"
+                )
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
         raise typer.Exit(ExitCode.FINDINGS)

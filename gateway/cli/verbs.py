@@ -69,6 +69,13 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "consumers",
+        "gateway.cli.consumers:consumers",
+        "Show and change who reads a contract's records; see whom a change breaks; agree to it.",
+        _CONTRACTS,
+        "gateway.cli.consumers:app",
+    ),
+    Verb(
         "schema",
         "gateway.cli.schema:schema",
         "Print the JSON Schema of contract documents, for editors.",
@@ -94,6 +101,8 @@ VERBS = (
         "Serve the registry and its pages until SIGTERM or Ctrl-C.",
         _RUNNING,
     ),
+    Verb("pause", "gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
+    Verb("resume", "gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
     Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
     Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
     Verb(

@@ -8,7 +8,7 @@ from gateway.access.gate import authorise
 from gateway.access.principal import Role
 from gateway.confluent.calls import Answer, Call, read_entity
 from gateway.confluent.entities import AssociationRequest
-from gateway.confluent.errors import Refused, invalid_association, no_association, taken
+from gateway.confluent.errors import Refused, invalid_association, no_association, resource_associated
 from gateway.confluent.names import canonical
 from gateway.confluent.subject_handlers import check_references
 from gateway.services.associations import AssociationFilter
@@ -40,6 +40,14 @@ def create_or_update(call: Call) -> Answer:
     return Answer(_put(call, call.json(), replaces=True))
 
 
+def update(call: Call) -> Answer:
+    """Associate subjects with the resource in the path, in place of those that it has."""
+    body, resource = call.json(), call.path["resource"]
+    if body.setdefault("resourceId", resource) != resource:
+        raise invalid_association("resourceId", "the path names another resource")
+    return Answer(_put(call, body, replaces=True))
+
+
 def delete(call: Call) -> Answer:
     """Remove associations of a resource; with `cascadeLifecycle` the subjects that belong to it go softly too."""
     wanted = _filter(call, resource_id=call.path["resource"])
@@ -65,7 +73,9 @@ def batch_get(call: Call) -> Answer:
             types=tuple(one.get("associationTypes") or ()),
         )
         if not (wanted.name or wanted.resource_id):
-            raise invalid_association("a request names a resource by resourceId, or by resourceName")
+            raise invalid_association(
+                "resourceId", "a request names a resource by its id, or by resourceName"
+            )
         results.append({"result": [_shown(found) for found in _visible(call, wanted)]})
     return Answer({"results": results})
 
@@ -84,14 +94,14 @@ def batch_mutate(call: Call) -> Answer:
 def _requests(call: Call) -> list[dict[str, Any]]:
     found = call.json().get("requests")
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise invalid_association("the body has one member, requests, a list of objects")
+        raise invalid_association("requests", "it is a list of objects")
     for one in found:
         texts = [
             one.get(name) for name in ("resourceName", "resourceNamespace", "resourceId", "resourceType")
         ]
         types = one.get("associationTypes") or []
         if not all(text is None or isinstance(text, str) for text in texts) or not isinstance(types, list):
-            raise invalid_association("a resource is named by strings")
+            raise invalid_association("requests", "a resource is named by strings")
     return found
 
 
@@ -127,7 +137,7 @@ def _check_held(call: Call, request: AssociationRequest) -> None:
     for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
         is_meant = held.resource_type == request.resource_type and held.association_type in kinds
         if is_meant and not call.principal.may(Role.PRODUCER, held.subject):
-            raise taken(f"the {held.association_type} of the resource {held.resource_id}")
+            raise resource_associated(held.association_type, held.resource_id)
 
 
 def _listed(call: Call, **wanted: str) -> Answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contracts.errors import TidegateError
 
 LEVELS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
+_FOR_GOOD = "Set permanent=true to delete permanently"  # clients know the message without a space before it
 MODES = "READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT"
 
 
@@ -52,9 +53,7 @@ def schema_not_found(what: int | str = "") -> Refused:
 
 def subject_soft_deleted(subject: str) -> Refused:
     """Say that a subject is soft-deleted already."""
-    return Refused(
-        404, 40404, f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
-    )
+    return Refused(404, 40404, f"Subject '{subject}' was soft deleted.{_FOR_GOOD}")
 
 
 def subject_not_soft_deleted(subject: str) -> Refused:
@@ -67,7 +66,7 @@ def version_soft_deleted(subject: str, version: int) -> Refused:
     return Refused(
         404,
         40406,
-        f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently",
+        f"Subject '{subject}' Version {version} was soft deleted.{_FOR_GOOD}",
     )
 
 
@@ -90,15 +89,38 @@ def no_subject_mode(subject: str) -> Refused:
     return Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
-def taken(what: str, subject: str | None = None) -> Refused:
-    """Say that a resource is associated already; with the subject, where it may be named."""
-    held = f", with '{subject}'" if subject is not None else ""
-    return Refused(409, 40902, f"An association of {what} exists already{held}")
+def resource_associated(association_type: str, resource: str) -> Refused:
+    """Say that a resource has an association of a type already."""
+    return Refused(
+        409, 40903, f"An association of type '{association_type}' already exists for resource '{resource}'"
+    )
 
 
-def no_association(what: str) -> Refused:
+def subject_associated(subject: str) -> Refused:
+    """Say that a subject that a resource wants for itself is used by another one."""
+    return Refused(409, 40904, f"An association already exists for subject '{subject}'")
+
+
+def subject_owned(subject: str) -> Refused:
+    """Say that a subject belongs to another resource."""
+    return Refused(409, 40905, f"A strong association already exists for subject '{subject}'")
+
+
+def no_active_version(subject: str) -> Refused:
+    """Say that a subject has nothing that a resource could use."""
+    return Refused(409, 40907, f"No active (non-deleted) version exists for subject '{subject}'")
+
+
+def frozen(association_type: str, subject: str) -> Refused:
+    """Say that an association is not to be changed."""
+    return Refused(
+        409, 40908, f"The association of type  '{association_type}' is frozen for subject '{subject}'"
+    )
+
+
+def no_association(resource: str) -> Refused:
     """Say that a resource has no association."""
-    return Refused(404, 40410, f"No association found for {what}")
+    return Refused(404, 40410, f"Association for '{resource}' not found.")
 
 
 def invalid_schema(reason: str) -> Refused:
@@ -156,7 +178,7 @@ def id_mismatch(schema_id: int) -> Refused:
 
 def invalid_subject(subject: str, reason: str) -> Refused:
     """Say why a name is no name of a subject."""
-    return Refused(422, 42208, f"The specified subject '{subject}' is not a valid subject: {reason}")
+    return Refused(422, 42208, f"The specified subject '{subject}' is not a valid. Reason: {reason}")
 
 
 def too_large(message: str) -> Refused:
@@ -171,9 +193,11 @@ def invalid_rule_set(reason: str) -> Refused:
 
 def context_not_empty(context: str) -> Refused:
     """Say that a context holds subjects."""
-    return Refused(422, 42211, f"The specified context '{context}' is not empty")
+    return Refused(422, 42211, f"The specified context '{context}' is not empty.")
 
 
-def invalid_association(reason: str) -> Refused:
-    """Say what is wrong with an association."""
-    return Refused(422, 42212, f"Invalid association: {reason}")
+def invalid_association(name: str, reason: str) -> Refused:
+    """Say which property of an association is wrong, and why."""
+    return Refused(
+        422, 42212, f"The association specified an invalid value for property: '{name}', reason: {reason}"
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,8 @@ _log = structlog.get_logger()
 
 _BY_ID = b"/schemas/ids/"
 _KEPT_ANSWERS = 4096
-_KEPT_SECONDS = 60.0
+KEPT_SECONDS = 5.0
+"""How long a process gives an answer by id without asking the database: another may have deleted the schema for good."""
 _BODY_METHODS = frozenset({"POST", "PUT"})
 
 
@@ -65,13 +67,14 @@ class _KeptAnswer:
 class AnswerCache:
     """The answers about schemas by id that were given last. They are forgotten when something is deleted for good."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._answers: OrderedDict[tuple[bytes, bytes], _KeptAnswer] = OrderedDict()
 
     def find(self, key: tuple[bytes, bytes]) -> _KeptAnswer | None:
-        """Give a kept answer; another process may have deleted its schema, so it is kept for a minute."""
+        """Give a kept answer; another process may have deleted its schema for good, so it is kept for seconds only."""
         found = self._answers.get(key)
-        if found is not None and found.kept_until < time.monotonic():
+        if found is not None and found.kept_until < self._clock():
             del self._answers[key]
             return None
         return found
@@ -90,7 +93,7 @@ class AnswerCache:
             {"type": "http.response.start", "status": 304, "headers": headers},
             answer.headers["ETag"].encode(),
             subjects,
-            time.monotonic() + _KEPT_SECONDS,
+            self._clock() + KEPT_SECONDS,
         )
         while len(self._answers) > _KEPT_ANSWERS:
             self._answers.popitem(last=False)
@@ -151,11 +154,12 @@ class ConfluentFace:
             return _no_such(match)
         if not _accepts(request.headers.get("accept", "*/*")):
             return _plain_error(406, f"the answer is of type {MEDIA_TYPE}; accept it")
-        call = self._call(request, match, context)
+        asked = self._call(request, match, context)
+        call = await self._without_alias(asked, match.operation, context)
         try:
             await permit_rule(request, call.principal, _rule(match.operation, call), call.path)
         except SubjectHidden as error:
-            raise match.operation.hidden(error.subject) from error
+            raise match.operation.hidden(asked.path.get("subject", error.subject)) from error
         if request.method in _BODY_METHODS:
             media_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
             if media_type not in READABLE:
@@ -164,9 +168,9 @@ class ConfluentFace:
                 call, content=await read_body(request, 2 * self._factory.settings.max_document_bytes)
             )
         answer = await run_in_threadpool(match.operation.run, call)
-        if match.operation.permanent is not None:
-            self._kept.clear()
-        if raw_path.startswith(_BY_ID) and "ETag" in answer.headers:
+        if match.operation.permanent is not None or match.operation.path == "/config/{subject}":
+            self._kept.clear()  # of a subject's settings, the alias may be another
+        if raw_path.startswith(_BY_ID) and "ETag" in answer.headers and call is asked:
             await run_in_threadpool(self._keep, call, raw_path, answer)
         return _revalidated(request, answer)
 
@@ -189,6 +193,22 @@ class ConfluentFace:
         headers = {name.lower(): value for name, value in request.headers.items()}
         return Call(request, path, query, headers, b"", principal_of(request), self._factory)
 
+    async def _without_alias(self, call: Call, operation: Operation, context: str) -> Call:
+        """Put the subject that is meant in the place of its alias; one that may not be seen stands for nothing."""
+        is_by_id = operation.path.startswith("/schemas/ids") and call.text("subject") != ""
+        if not (operation.follows_aliases or is_by_id):
+            return call
+        named = canonical(call.text("subject")) if is_by_id else call.subject
+        if not call.principal.sees(named):
+            return call
+        meant = await run_in_threadpool(self._factory.subject_settings().alias, named)
+        if meant is None:
+            return call
+        meant = canonical(in_context(context, meant))
+        if is_by_id:
+            return replace(call, query={**call.query, "subject": (meant,)})
+        return replace(call, path={**call.path, "subject": meant})
+
     def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
         reader = self._factory.subjects()
         schema = reader.schema(int(call.path["id"]), call.text("subject") or None)
@@ -198,7 +218,9 @@ class ConfluentFace:
 
 
 def _rule(operation: Operation, call: Call) -> Any:
-    return operation.permanent if operation.permanent and call.flag("permanent") else operation.rule
+    if operation.permanent and call.flag("permanent"):
+        return operation.permanent
+    return operation.forced if operation.forced and call.flag("force") else operation.rule
 
 
 def _asks_for_root(scope: Scope, raw_path: bytes) -> bool:

@@ -43,7 +43,7 @@ _FLAGS = {
     "latestOnly": "Only the latest version of each subject.",
     "fetchMaxId": "Say the highest id too.",
     "defaultToGlobal": "Show what holds in the end.",
-    "force": "Also where there are schemas.",
+    "force": "Of a mode: also where there are schemas. Of a registration: without comparing it.",
     "cascadeLifecycle": "Soft-delete the subjects that belong to the resource.",
 }
 _PATH = {
@@ -110,10 +110,14 @@ _ANSWERS: dict[str, Any] = {
     "list_by_resource": [_RESOURCE | _ASSOCIATED],
     "list_by_subject": [_RESOURCE | _ASSOCIATED],
     "create": {**_RESOURCE, "associations": [_ASSOCIATED]},
+    "update": {**_RESOURCE, "associations": [_ASSOCIATED]},
     "create_or_update": {**_RESOURCE, "associations": [_ASSOCIATED]},
     "batch_get": {"results": [{"result": [_RESOURCE | _ASSOCIATED]}]},
     "batch_mutate": {"results": [{"result": {**_RESOURCE, "associations": [_ASSOCIATED]}}]},
-    "get_metadata_id": {"id": "tidegate", "scope": {"path": [], "clusters": {}}},
+    "get_metadata_id": {
+        "id": "",
+        "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}},
+    },
     "get_metadata_version": {"version": "tidegate-0.1.0", "commitId": ""},
     "get_deployment": {"attributes": ["deploymentScope:tidegate"]},
 }
@@ -159,15 +163,16 @@ def _responses(operation: Operation) -> dict[str, Any]:
     else:
         content = {"schema": {}, "example": _ANSWERS[operation.run.__name__]}
         done = {"200": {"description": "The answer.", "content": {MEDIA_TYPE: content}}}
+    return done | {str(status): refusal(status) for status in sorted(statuses)}
+
+
+def refusal(status: int) -> dict[str, Any]:
+    """Describe a refusal of an operation of the face."""
     reference = {"$ref": f"#/components/schemas/{_ERROR}"}
-    refusals = {
-        str(status): {
-            "description": HTTPStatus(status).phrase,
-            "content": {MEDIA_TYPE: {"schema": reference}},
-        }
-        for status in sorted(statuses)
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": reference}},
     }
-    return done | refusals
 
 
 def _path_parameter(name: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ _BATCH: dict[str, Any] = {"requests": [{"resourceId": "topic-1"}]}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. `permanent` is the rule instead of `rule` when the query asks for permanent=true.
+    """One operation. `permanent` and `forced` are the rules instead of `rule` when the query asks for that.
 
     `hidden` is the answer about a subject that may not be seen: the one about a subject that does not exist.
     """
@@ -69,6 +69,7 @@ class Operation:
     query: tuple[str, ...] = ()
     body: Mapping[str, Any] | None = None
     permanent: Rule | None = None
+    forced: Rule | None = None
     hidden: Callable[[str], Refused] = subject_not_found
 
     @property
@@ -76,6 +77,11 @@ class Operation:
         """The operation's name among all."""
         parts = [part.strip("{}").replace(":", "_") for part in self.path.split("/") if part]
         return "_".join(("confluent", self.method.lower(), *parts)).replace(".", "_")
+
+    @property
+    def follows_aliases(self) -> bool:
+        """Whether the subject in the path may be an alias: everywhere but for settings and associations."""
+        return "/subjects/{subject}" in self.path and not self.path.startswith("/associations/")
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -93,7 +99,8 @@ OPERATIONS = (
     ),
     Operation("GET", f"{_SUBJECT}/versions", subjects.list_versions, _VIEW_SUBJECT, (*_DELETED, *_PAGE)),
     Operation(
-        "POST", f"{_SUBJECT}/versions", subjects.register_schema, _PRODUCE_NEW, ("normalize", "format"), _REGISTER
+        "POST", f"{_SUBJECT}/versions", subjects.register_schema, _PRODUCE_NEW, ("normalize", "format", "force"),
+        _REGISTER, forced=_APPROVE_NEW
     ),
     Operation("GET", f"{_SUBJECT}/metadata", subjects.get_with_metadata, _VIEW_SUBJECT, ("key", "value", "deleted")),
     Operation("GET", _VERSION, subjects.get_version, _VIEW_SUBJECT, ("deleted", "format")),
@@ -154,6 +161,7 @@ OPERATIONS = (
     ),
     Operation("POST", "/associations", associations.create, _PRODUCE, (), _ASSOCIATE),
     Operation("PUT", "/associations", associations.create_or_update, _PRODUCE, (), _ASSOCIATE),
+    Operation("PUT", "/associations/resources/{resource}", associations.update, _PRODUCE, (), _ASSOCIATE),
     Operation(
         "DELETE", "/associations/resources/{resource}", associations.delete, _APPROVE,
         ("resourceType", "associationType", "cascadeLifecycle"),

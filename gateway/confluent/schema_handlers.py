@@ -99,7 +99,10 @@ def get_root(_call: Call | None) -> Answer:
 def get_metadata_id(_call: Call) -> Answer:
     """Name the registry among clusters."""
     return Answer(
-        {"scope": {"path": [], "clusters": {"schema-registry-cluster": "tidegate"}}, "id": "tidegate"}
+        {
+            "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}},
+            "id": "",
+        }
     )
 
 

@@ -12,6 +12,7 @@ from gateway.confluent.errors import Refused, no_such_reference, too_large
 from gateway.confluent.names import EVERY_CONTEXT, canonical
 from gateway.confluent.schema_handlers import is_visible
 from gateway.confluent.shown import show_version
+from gateway.services.registration import Manner
 from gateway.services.subject_reading import ListedSubjects, version_number
 
 _log = structlog.get_logger()
@@ -72,7 +73,10 @@ def list_referencing(call: Call) -> Answer:
 
 
 def register_schema(call: Call) -> Answer:
-    """Register a schema under a subject; one that is registered already is found again."""
+    """Register a schema under a subject; one that is registered already is found again.
+
+    With `force` it is compared with nothing; a contract takes it as a new major version.
+    """
     return _register(call, posted_schema(call), normalize=call.flag("normalize"))
 
 
@@ -96,7 +100,9 @@ def tag_version(call: Call) -> Answer:
 
 def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     registration = call.factory.registration()
-    done = registration.register(call.subject, request, normalize=normalize, who=call.principal.name)
+    done = registration.register(
+        call.subject, request, Manner(call.principal.name, normalize=normalize, force=call.flag("force"))
+    )
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
     return Answer(show_version(done.version, call, call.factory.subjects()))

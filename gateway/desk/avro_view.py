@@ -9,22 +9,41 @@ from typing import Any
 import fastavro
 
 from contracts.model import DataContract
+from contracts.plan import EnforcementPlan
+from contracts.wire import PREFIX_BYTES
 
-_PREFIX_BYTES = 5
 _MOST_BYTES = 1_000_000
 """Larger payloads are shown in hexadecimal only."""
 
 
-def decoded_json(payload: bytes, contract: DataContract) -> bytes | None:
-    """Decode `payload` with the contract's schema and write it as JSON; None when it cannot be decoded."""
-    definition = contract.schema_.definition
-    if len(payload) > _MOST_BYTES or definition is None or isinstance(definition, bool):
+def decoded_json(
+    payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
+) -> bytes | None:
+    """Decode `payload` as the job did, and write it as JSON; None when it cannot be decoded.
+
+    With the schema that the record names, if the plan knows the schemas of its subject; else with the contract's.
+    `header` is the record's schema header.
+    """
+    reader = contract.schema_.definition
+    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool):
         return None
+    writer: Any = reader
+    number = None
     if contract.framing in {"confluent-prefix", "auto"} and payload[:1] == b"\0":
-        payload = payload[_PREFIX_BYTES:]
+        number, payload = int.from_bytes(payload[1:PREFIX_BYTES], "big"), payload[PREFIX_BYTES:]
+    if plan is not None and plan.writers is not None:
+        by_header = plan.writers.by_header.get(header) if header is not None else None
+        named = by_header if number is None else plan.writers.by_id.get(number)
+        if named is None:
+            return None
+        writer = json.loads(named.text)
     try:
-        schema = fastavro.parse_schema(definition)
-        value = fastavro.schemaless_reader(io.BytesIO(payload), schema, None)
+        schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
+        stream = io.BytesIO(payload)
+        value = fastavro.schemaless_reader(stream, *schemas)
+        # What goes on was written with another schema, or is no Avro: nobody knows what stands where.
+        if stream.read(1):
+            return None
         return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (MemoryError, RecursionError, Exception):  # noqa: BLE001 - fastavro raises all kinds on refused bytes
         return None

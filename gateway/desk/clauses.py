@@ -11,7 +11,6 @@ from typing import Any
 from contracts.model import Cel, Column, DataContract, JsonSchema, Ordered, RequiredWhen, Rule
 from contracts.verdict import Stage, Violation
 
-_OPEN_CLASSES = frozenset({"public"})
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
 _LONGEST_VALUE = 400
 
@@ -25,7 +24,9 @@ class Clause:
     description: str | None = None
 
 
-def clause_of(contract: DataContract, violation: Violation) -> Clause | None:
+def clause_of(  # noqa: PLR0911 - one for each stage
+    contract: DataContract, violation: Violation
+) -> Clause | None:
     """Give the clause that `violation` breaks; None for stages that no single clause stands behind."""
     match violation.stage:
         case Stage.RULE:
@@ -42,6 +43,15 @@ def clause_of(contract: DataContract, violation: Violation) -> Clause | None:
             return Clause("framing", _lines({"framing": contract.framing, "tombstones": contract.tombstones}))
         case Stage.DECODE:
             return Clause("schema", _lines({"type": contract.schema_.type}))
+        case Stage.EXPECTATION:
+            return _expectation_clause(contract, violation.code)
+
+
+def _expectation_clause(contract: DataContract, code: str) -> Clause | None:
+    for each in contract.expectations:
+        if each.id == code:
+            return Clause(f"expectation {code}", _lines(each.model_dump(mode="json", exclude_defaults=True)))
+    return None
 
 
 def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[str, ...]:
@@ -65,15 +75,6 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
         column = _column(contract, violation.code)
         more = () if column is None else (column.from_,)
     return tuple(dict.fromkeys((*own, *more)))
-
-
-def classified(contract: DataContract) -> dict[str, str]:
-    """Give pointer to class of the fields that pages mask: every class but `public`."""
-    return {
-        pointer: name
-        for pointer, name in contract.classification.items()
-        if name.lower() not in _OPEN_CLASSES
-    }
 
 
 def declared_names(contract: DataContract) -> frozenset[str] | None:

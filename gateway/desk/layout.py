@@ -127,7 +127,7 @@ class _Typesetter:
         may_skip = is_json(self._data)
         previous: Part | None = None
         for event in walk:
-            if event.part is Part.STOP:
+            if event.part is Part.STOP and event.start >= self._shown_until:
                 yield from self._rest(event.start)
                 return
             if event.start < self._shown_until:  # inside of a masked value
@@ -174,9 +174,12 @@ class _Typesetter:
         return done
 
     def _take(self, event: Event) -> Part:
-        """Set one part; gives what the line ends with now. A masked container counts as one value."""
+        """Set one part; gives what the line ends with now.
+
+        A masked container counts as one value, and so does a property whose name is masked with its value.
+        """
         mask = self._mask_at(event.start)
-        if mask is not None and event.part is not Part.KEY:
+        if mask is not None:
             mark = self._mark_in(event.start, mask.end)
             self._add(Piece("mask", mask.reason, mark))
             self._shown_until = mask.end

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from contracts.model import DataContract
+from contracts.privacy.sight import BODY, Sight
 from contracts.verdict import Stage, Violation
-from gateway.desk.clauses import classified, declared_names, pointers_of
+from gateway.desk.clauses import pointers_of
 from gateway.desk.layout import Mark, Mask
-from gateway.desk.positions import Found, Place, find
+from gateway.desk.positions import Found, Place, find, name_at
 
-_MASKED_REST = "unreadable from here on, and the contract classifies fields"
+_UNREADABLE = "the record cannot be read, and the contract classifies fields"
 _MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"
 _UNDECLARED = "not declared in the contract"
+_ALIKE = 0.8
+"""How alike an undeclared name must be to a declared one to be taken for a mistake in writing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marking:
     """Marks and masks of one record's bytes, each sorted by start; masks do not overlap.
 
-    `hides` tells whether anything at all is kept from the reader. `is_fully_read` is False when the bytes are not
-    JSON to their end.
+    `hidden` names what the masks keep from the reader, as `Sight.revealed` would: pointers of classified fields, and
+    BODY. `is_fully_read` is False when the bytes are not JSON to their end.
     """
 
     marks: tuple[Mark, ...]
     masks: tuple[Mask, ...]
     is_fully_read: bool
+    hidden: frozenset[str] = frozenset()
 
     @property
     def hides(self) -> bool:
@@ -34,24 +39,31 @@ class Marking:
         return bool(self.masks)
 
 
-def mark_record(data: bytes, violations: Sequence[Violation], contract: DataContract | None) -> Marking:
-    """Mark the places that `violations` speak of in `data`, any bytes; mask what `contract` classifies.
+def mark_record(
+    data: bytes, violations: Sequence[Violation], contract: DataContract | None, sight: Sight
+) -> Marking:
+    """Mark the places that `violations` speak of in `data`, any bytes; mask what the reader must not see.
 
     Without the contract nothing is known to be harmless, so all is masked. In a contract that classifies fields,
-    properties that it does not declare are masked too (a misspelt name is still a name), and so is everything
-    after the place where the bytes stop being JSON.
+    properties that it does not declare are masked too (a misspelt name is still a name), and a record that is not
+    JSON is masked as a whole: nothing tells where its fields begin and end.
     """
-    if contract is None:
+    if contract is None and not sight.shows(BODY):
         masks = (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()
-        return Marking((), masks, is_fully_read=False)
+        return Marking((), masks, is_fully_read=False, hidden=frozenset({BODY}) if data else frozenset())
     asked = {index: pointers_of(contract, violation) for index, violation in enumerate(violations, 1)}
-    personal = classified(contract)
-    pointers = {pointer for group in asked.values() for pointer in group} | set(personal)
-    found = find(data, pointers, declared=declared_names(contract))
+    declared = sight.declared if contract is not None else None
+    pointers = {pointer for group in asked.values() for pointer in group}
+    personal = sight.hidden_fields
+    found = find(data, pointers, declared=declared, patterns=personal)
+    masks_of = (
+        dict(_masks(data, sight, personal, found)) if sight.is_limited and not sight.shows(BODY) else {}
+    )
     return Marking(
         marks=_merged(_marks(data, violations, asked, found)),
-        masks=_apart(_masks(data, personal, found)) if personal else (),
+        masks=_apart([mask for masks in masks_of.values() for mask in masks]),
         is_fully_read=found.broken is None,
+        hidden=frozenset(part for part, masks in masks_of.items() if masks),
     )
 
 
@@ -103,23 +115,26 @@ def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
     )
 
 
-def _masks(data: bytes, personal: dict[str, str], found: Found) -> list[Mask]:
-    masks = [
-        Mask(place.start, place.end, name)
-        for pointer, name in personal.items()
-        for place in found.values[pointer]
+def _masks(
+    data: bytes, sight: Sight, personal: dict[str, str], found: Found
+) -> Iterator[tuple[str, list[Mask]]]:
+    """Give the masks of each part that is hidden."""
+    for pattern, name in personal.items():
+        yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
+    declared = sight.declared or frozenset()
+    rest = [
+        Mask(place.start if _is_known(data, place, declared) else place.key_start, place.end, _UNDECLARED)
+        for place in found.undeclared
     ]
-    # Where an object was agreed and something else stands, the classified field may be anywhere inside of it.
-    masks += [
-        Mask(place.start, place.end, name)
-        for pointer, name in personal.items()
-        for place in found.nearest.get(pointer, ())
-        if data[place.start : place.start + 1] != b"{"
-    ]
-    masks += [Mask(place.start, place.end, _UNDECLARED) for place in found.undeclared]
-    if found.readable_until < len(data):
-        masks.append(Mask(found.readable_until, len(data), _MASKED_REST))
-    return masks
+    if found.broken is not None and data:
+        rest = [Mask(0, len(data), _UNREADABLE)]
+    yield BODY, rest
+
+
+def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
+    """Whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
+    known = {name.casefold() for name in declared}
+    return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
 
 
 def _apart(masks: list[Mask]) -> tuple[Mask, ...]:

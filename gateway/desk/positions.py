@@ -9,6 +9,10 @@ from typing import NamedTuple
 
 from gateway.desk.json_walk import Event, Part, Walk, closing, is_json
 
+_LONGEST_NAME = 200
+_EVERY = "\0every"
+"""The step of a pattern that leads everywhere; kept apart from the `*` of a pointer."""
+
 
 class Place(NamedTuple):
     """A value at bytes `start` to `end` (half open); `key_start` is where its property name begins, or `start`."""
@@ -24,13 +28,15 @@ class Found:
 
     `values` has an entry for every pointer asked for: all its places in order (several for a repeated property
     or a `*`), none when the value is absent. `nearest` has, for an absent value, the places of the closest
-    object or array on its way that exists. `undeclared` are the properties of an undeclared name, outermost only.
-    `broken` is the first thing that is not JSON, None when all is; `readable_until` is the offset up to which
+    object or array on its way that exists. `covered` has for every pattern all places that it leads to, and those
+    on its way that hold something else than what it leads through. `undeclared` are the properties of an undeclared
+    name, outermost only. `broken` is the first thing that is not JSON, None when all is; `readable_until` is the offset up to which
     every value was placed.
     """
 
     values: dict[str, tuple[Place, ...]]
     nearest: dict[str, tuple[Place, ...]]
+    covered: dict[str, tuple[Place, ...]]
     undeclared: tuple[Place, ...]
     broken: Event | None
     readable_until: int
@@ -55,14 +61,21 @@ class _Open:
     is_undeclared: bool = False
 
 
-def find(data: bytes, pointers: Iterable[str], *, declared: frozenset[str] | None = None) -> Found:
+def find(
+    data: bytes,
+    pointers: Iterable[str],
+    *,
+    declared: frozenset[str] | None = None,
+    patterns: Iterable[str] = (),
+) -> Found:
     """Find where `pointers` (RFC 6901) lead in `data`, which may be any bytes.
 
     `declared` are the property names that the contract knows, None when that is not known. A `*` step leads to
-    every array element and to every property that is not declared.
+    every array element and to every property that is not declared; in one of `patterns` to every property.
     """
     root = _Node()
     wanted = {pointer: _plant(root, pointer) for pointer in pointers}
+    covering = {pattern: _plant(root, pattern, every=_EVERY) for pattern in patterns}
     search = _Search(data, root, declared)
     walk = Walk(data)
     may_skip = is_json(data)
@@ -78,14 +91,32 @@ def find(data: bytes, pointers: Iterable[str], *, declared: frozenset[str] | Non
             for pointer, way in wanted.items()
             if not way[-1].places
         },
+        covered={pattern: _covered(data, pattern, way) for pattern, way in covering.items()},
         undeclared=tuple(search.undeclared),
         broken=_first(search.broken, _undecodable(data)),
         readable_until=search.readable_until,
     )
 
 
+def name_at(data: bytes, start: int) -> str:
+    """Decode the property name that begins at `start`."""
+    for event in Walk(data[start : start + _LONGEST_NAME]):
+        return _name(data[start + event.start : start + event.end])
+    return ""
+
+
 def _places(node: _Node) -> tuple[Place, ...]:
     return tuple(sorted(node.places))
+
+
+def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
+    """Give the places that a pattern leads to, and those where it stops because something else stands there."""
+    found = {*way[-1].places}
+    for node, step in zip(way[:-1], pattern.split("/")[1:], strict=True):
+        leads_into_arrays = step == "*" or step.isdigit()
+        through = b"{[" if leads_into_arrays else b"{"
+        found.update(place for place in node.places if data[place.start] not in through)
+    return tuple(sorted(found))
 
 
 def _undecodable(data: bytes) -> Event | None:
@@ -102,11 +133,11 @@ def _first(one: Event | None, other: Event | None) -> Event | None:
     return min(found, key=lambda event: event.start, default=None)
 
 
-def _plant(root: _Node, pointer: str) -> list[_Node]:
-    """Add a pointer to the tree; gives the nodes on its way, the root first."""
+def _plant(root: _Node, pointer: str, *, every: str = "*") -> list[_Node]:
+    """Add a pointer to the tree, its `*` as `every`; gives the nodes on its way, the root first."""
     way = [root]
     for step in pointer.split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
+        name = every if step == "*" else step.replace("~1", "/").replace("~0", "~")
         way.append(way[-1].children.setdefault(name, _Node()))
     return way
 
@@ -170,18 +201,18 @@ class _Search:
         if not outer.nodes and (key is None or self._declared is None):
             return _Open([], event.start, event.start if key is None else key.start)
         if key is None:
-            nodes = [*_step(outer.nodes, str(outer.index)), *_step(outer.nodes, "*")]
+            nodes = _step(outer.nodes, str(outer.index), "*", _EVERY)
             return _Open(nodes, event.start, event.start)
         name = _name(self._data[key.start : key.end])
-        nodes = _step(outer.nodes, name)
+        nodes = _step(outer.nodes, *{name, _EVERY})
         is_undeclared = self._declared is not None and name not in self._declared
         if name != "*" and (is_undeclared or self._declared is None):
             nodes += _step(outer.nodes, "*")
         return _Open(nodes, event.start, key.start, is_undeclared=is_undeclared)
 
 
-def _step(nodes: list[_Node], name: str) -> list[_Node]:
-    return [node.children[name] for node in nodes if name in node.children]
+def _step(nodes: list[_Node], *names: str) -> list[_Node]:
+    return [node.children[name] for node in nodes for name in names if name in node.children]
 
 
 def _name(key: bytes) -> str:

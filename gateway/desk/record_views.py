@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
+from contracts.evidence import (
+    CONTRACT_HEADER,
+    LEDGER_HEADER,
+    RULES_HEADER,
+    SOURCE_HEADER,
+    VIOLATIONS_HEADER,
+)
 from contracts.model import DataContract, JsonSchema
+from contracts.plan import EnforcementPlan
+from contracts.privacy.account import Teller, Told
+from contracts.privacy.sight import BODY, HEADERS, KEY, Sight, sight_of
+from contracts.privacy.words import plain_sentence
 from contracts.verdict import Severity, Violation
+from contracts.wire import schema_header
 from gateway.desk.avro_view import decoded_json
-from gateway.desk.clauses import Clause, classified, clause_of
+from gateway.desk.clauses import Clause, clause_of, declared_names
 from gateway.desk.hexdump import Row, hex_rows
 from gateway.desk.layout import Line, Mask, lay_out
 from gateway.desk.marking import Marking, mark_record
@@ -19,8 +32,21 @@ from gateway.desk.visible import visible_runs, visible_text
 
 LONGEST_KEY_BYTES = 200
 LONGEST_HEADER_BYTES = 400
-_OWN_HEADERS = ("tidegate.", "__dlq.")
-_SUMMED_UP = frozenset({"tidegate.violations"})
+_OWN_HEADERS = frozenset(
+    {
+        *(
+            SOURCE_HEADER,
+            LEDGER_HEADER,
+            CONTRACT_HEADER,
+            RULES_HEADER,
+            VIOLATIONS_HEADER,
+            "tidegate.timestamp",
+        ),
+        *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
+    }
+)
+"""Headers that Tidegate writes itself, the last of each name: they hold no value of the record."""
+_SUMMED_UP = frozenset({VIOLATIONS_HEADER})
 """Headers that the page already shows as sentences."""
 
 
@@ -36,9 +62,23 @@ class Reason:
     """One violation in the reader's words; `number` counts from 1 as in the marks."""
 
     number: int
-    violation: Violation
+    told: Told
     clause: Clause | None
     is_marked: bool
+
+    @property
+    def violation(self) -> Violation:
+        """What the judge said."""
+        return self.told.violation
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A part of a record that its page hides, and how it may be asked for; `name` is the class of a field."""
+
+    part: str
+    label: str
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +109,14 @@ class RecordView:
     lines: tuple[Line, ...]
     hex_rows: tuple[Row, ...]
     is_hex_cut: bool
-    hides: bool
+    hidden: tuple[Hidden, ...]
+    revealed: tuple[Hidden, ...]
+    may_reveal: bool
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything of the value is hidden."""
+        return any(each.part not in {KEY, HEADERS} for each in self.hidden)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +126,58 @@ class RecordRow:
     address: str
     source: str
     timestamp: datetime | None
-    reason: Violation | None
+    reason: Told | None
     others: int
 
 
-def record_rows(latest: Latest, rule: str | None) -> tuple[RecordRow, ...]:
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Who looks at records of one contract: what they see, what they asked to see, and whether they may ask for more.
+
+    `contract` is None when the registry does not know it, `plan` and `teller` also when it does not compile any more.
+    """
+
+    contract: DataContract | None
+    sight: Sight
+    plan: EnforcementPlan | None = None
+    teller: Teller | None = None
+    may_reveal: bool = False
+
+    @classmethod
+    def through(
+        cls,
+        contract: DataContract | None,
+        plan: EnforcementPlan | None,
+        revealed: frozenset[str] = frozenset(),
+        *,
+        may_reveal: bool = False,
+    ) -> Self:
+        """Look through a contract, and its plan if it has one."""
+        if contract is None:
+            return cls(None, Sight(None, revealed=revealed), may_reveal=may_reveal)
+        sight = sight_of(contract, declared_names(contract) or frozenset(), revealed)
+        return cls(contract, sight, plan, None if plan is None else Teller(plan, sight), may_reveal)
+
+    def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Told, ...]:
+        """Say what is wrong with a record."""
+        if self.teller is None:
+            return tuple(Told(violation, plain_sentence(violation)) for violation in violations)
+        return self.teller.tell(record.value, violations, schema_header(record.headers))
+
+    @property
+    def knows_writers(self) -> bool:
+        """Whether it is known with which schemas records may have been written."""
+        is_framed = self.contract is not None and self.contract.framing != "none"
+        return not is_framed or (self.plan is not None and self.plan.writers is not None)
+
+
+FindContract = Callable[[str], Looking]
+"""Finds the contract that a record names as `id@version`."""
+
+
+def record_rows(latest: Latest, rule: str | None, find: FindContract) -> tuple[RecordRow, ...]:
     """Give the rows of a list, each with the violation of `rule`, or with its worst one."""
-    return tuple(_record_row(record, rule) for record in latest.records)
+    return tuple(_record_row(record, rule, find) for record in latest.records)
 
 
 def record_address(record: QuarantinedRecord) -> str:
@@ -93,39 +185,72 @@ def record_address(record: QuarantinedRecord) -> str:
     return f"/desk/records/{record.pointer}"
 
 
-def record_view(record: QuarantinedRecord, contract: DataContract | None, view: View) -> RecordView:
+def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> RecordView:
     """Give a record's page. Without its contract nothing of the record itself is shown."""
-    evidence = record.evidence
+    evidence, contract, sight = record.evidence, looking.contract, looking.sight
     violations = evidence.violations if evidence is not None else ()
-    shown = _shown(record.value, violations, contract)
+    shown = _shown(record, violations, looking)
     marked = {number for mark in shown.marking.marks for number in mark.violations}
-    # A classified value often stands in the key or in a producer's header as well.
-    may_show = contract is not None and not classified(contract)
     rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
+    told = looking.tell(record, violations)
+    own = _own_headers(record)
     return RecordView(
         record=record,
         contract=contract,
         contract_name=evidence.contract if evidence is not None else None,
         stream=evidence.contract.rpartition("@")[0] if evidence is not None else None,
         reasons=tuple(
-            Reason(number, violation, clause_of(contract, violation) if contract else None, number in marked)
-            for number, violation in enumerate(violations, 1)
+            Reason(number, each, clause_of(contract, each.violation) if contract else None, number in marked)
+            for number, each in enumerate(told, 1)
         ),
         left_out=evidence.left_out if evidence is not None else 0,
         size=None if record.value is None else len(record.value),
-        key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=may_show),
+        key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=sight.shows(KEY)),
         headers=tuple(
-            _field(name, value, LONGEST_HEADER_BYTES, may_show=may_show or name.startswith(_OWN_HEADERS))
-            for name, value in record.headers
-            if name not in _SUMMED_UP
+            _field(name, value, LONGEST_HEADER_BYTES, may_show=sight.shows(HEADERS) or index in own)
+            for index, (name, value) in enumerate(record.headers)
+            if index not in own or name not in _SUMMED_UP
         ),
         view=view,
         is_decoded=shown.is_decoded,
         lines=tuple(_lines(shown)) if view is View.FORMATTED and record.value is not None else (),
         hex_rows=tuple(rows) if view is View.HEX else (),
         is_hex_cut=is_cut,
-        hides=shown.marking.hides or shown.raw_marking.hides,
+        hidden=tuple(_hidden(part, sight) for part in sorted(_hidden_parts(record, shown, sight))),
+        revealed=tuple(_hidden(part, sight) for part in sorted(sight.revealed)),
+        may_reveal=looking.may_reveal,
     )
+
+
+def _hidden_parts(record: QuarantinedRecord, shown: _Shown, sight: Sight) -> set[str]:
+    parts = {*shown.marking.hidden, *shown.raw_marking.hidden}
+    if record.key is not None and not sight.shows(KEY):
+        parts.add(KEY)
+    own = _own_headers(record)
+    is_foreign = [value is not None and index not in own for index, (_, value) in enumerate(record.headers)]
+    if any(is_foreign) and not sight.shows(HEADERS):
+        parts.add(HEADERS)
+    return parts
+
+
+def _own_headers(record: QuarantinedRecord) -> frozenset[int]:
+    """Give the positions of the headers that Tidegate has written; none in a record that it did not put there."""
+    if record.evidence is None:
+        return frozenset()
+    last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OWN_HEADERS}
+    return frozenset(last.values())
+
+
+_LABELS = {
+    KEY: "the record's key",
+    HEADERS: "the producer's headers",
+    BODY: "the whole value, with what the contract does not declare or cannot read",
+}
+
+
+def _hidden(part: str, sight: Sight) -> Hidden:
+    fields = sight.classes.by_pointer if sight.classes is not None else {}
+    return Hidden(part, _LABELS.get(part, part), fields.get(part))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +264,23 @@ class _Shown:
     is_decoded: bool
 
 
-def _shown(value: bytes | None, violations: Sequence[Violation], contract: DataContract | None) -> _Shown:
-    raw = value or b""
+def _shown(record: QuarantinedRecord, violations: Sequence[Violation], looking: Looking) -> _Shown:
+    raw = record.value or b""
+    contract, sight = looking.contract, looking.sight
     if contract is None or isinstance(contract.schema_, JsonSchema):
-        marking = mark_record(raw, violations, contract)
+        marking = mark_record(raw, violations, contract, sight)
         return _Shown(raw, marking, raw, marking, is_decoded=False)
     # Avro's bytes have no places that a reader could follow: marks are set in the decoded value. Where fields
     # are classified the bytes stay hidden, because nothing tells which of them are whose.
-    hidden = (Mask(0, len(raw), "the contract classifies fields"),) if raw and classified(contract) else ()
-    raw_marking = Marking((), hidden, is_fully_read=True)
-    text = decoded_json(raw, contract)
-    if text is None:
-        return _Shown(raw, Marking((), hidden, is_fully_read=False), raw, raw_marking, is_decoded=False)
-    return _Shown(text, mark_record(text, violations, contract), raw, raw_marking, is_decoded=True)
+    is_hidden = bool(raw) and not sight.shows(BODY)
+    hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
+    parts = frozenset({BODY}) if is_hidden else frozenset()
+    raw_marking = Marking((), hidden, is_fully_read=True, hidden=parts)
+    text = decoded_json(raw, contract, looking.plan, schema_header(record.headers))
+    if text is None or (is_hidden and not looking.knows_writers):
+        marking = Marking((), hidden, is_fully_read=False, hidden=parts)
+        return _Shown(raw, marking, raw, raw_marking, is_decoded=False)
+    return _Shown(text, mark_record(text, violations, contract, sight), raw, raw_marking, is_decoded=True)
 
 
 def _lines(shown: _Shown) -> list[Line]:
@@ -167,16 +296,17 @@ def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> F
     return Field(title, tuple(visible_runs(value[:longest])), left_out_bytes=max(0, len(value) - longest))
 
 
-def _record_row(record: QuarantinedRecord, rule: str | None) -> RecordRow:
+def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract) -> RecordRow:
     evidence = record.evidence
     violations = evidence.violations if evidence is not None else ()
     ranked = sorted(
         violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
     )  # stable: the judge's order stands within
+    told = find(evidence.contract).tell(record, ranked[:1]) if evidence is not None else ()
     return RecordRow(
         address=record_address(record),
         source=str(evidence.source if evidence is not None else record.pointer),
         timestamp=record.timestamp,
-        reason=ranked[0] if ranked else None,
+        reason=told[0] if told else None,
         others=max(0, len(ranked) - 1) + (evidence.left_out if evidence is not None else 0),
     )

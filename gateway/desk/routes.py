@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from contracts.errors import NotFoundError, TidegateError, Unavailable
-from contracts.evidence import EventPointer
+from contracts.errors import ContractError, NotFoundError, TidegateError, Unavailable
+from contracts.evidence import EventPointer, Evidence
 from contracts.model import DataContract
 from gateway.access.errors import AccessError
 from gateway.access.gate import PrincipalDep
 from gateway.access.principal import Principal, subject_of
-from gateway.api.dependencies import FactoryDep
+from gateway.api.dependencies import FactoryDep, read_body
 from gateway.desk import contract_views, record_views, stream_views
+from gateway.desk.expectation_views import expectation_rows
+from gateway.desk.quarantine import QuarantinedRecord
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
+from gateway.desk.reveals import ROLE, read_parts, require_role
+from gateway.desk.writers import writers_of
 from gateway.factory import Factory
 from gateway.problems import status_of
-from gateway.storage.sql import VersionFilter
+from gateway.storage.sql import ContractVersion, VersionFilter
 
 LATEST_RECORDS = 20
+MOST_FORM_BYTES = 64 * 1024
 MOST_CONTRACTS = 200
 
 
@@ -62,6 +69,16 @@ RuleFilter = Annotated[str | None, Query(max_length=200)]
 RangeFilter = Annotated[str | None, Query(alias="range", max_length=8)]
 
 
+def record_place(topic: str, partition: int, offset: int) -> EventPointer:
+    """Give the place in a quarantine topic that the path names."""
+    return EventPointer(topic, partition, offset)
+
+
+async def chosen_parts(request: Request) -> tuple[str, ...]:
+    """Read which parts of a record are asked for."""
+    return read_parts(await read_body(request, MOST_FORM_BYTES))
+
+
 @router.get("/")
 def home() -> Response:
     """Lead to the desk."""
@@ -80,14 +97,18 @@ def stream(
     stream: str, factory: FactoryDep, range_name: RangeFilter = None, rule: RuleFilter = None
 ) -> Response:
     """Show what a stream refused."""
+    now = datetime.now(UTC)
     view = stream_views.stream_view(
-        factory.streams(), stream, range_name=range_name, rule=rule or None, now=datetime.now(UTC)
+        factory.streams(), stream, range_name=range_name, rule=rule or None, now=now
     )
-    return page("stream.html", view=view)
+    history = factory.expectations().history(stream, view.range.since(now), view.range.until(now))
+    return page("stream.html", view=view, expectations=expectation_rows(history))
 
 
 @router.get("/desk/streams/{stream}/latest")
-def latest_records(stream: str, factory: FactoryDep, rule: RuleFilter = None) -> Response:
+def latest_records(
+    stream: str, factory: FactoryDep, principal: PrincipalDep, rule: RuleFilter = None
+) -> Response:
     """Show the latest refused records; the stream's page fetches this beside itself, for a broker may be slow."""
     summary = factory.streams().summary(stream)
     quarantine = factory.quarantine()
@@ -99,28 +120,58 @@ def latest_records(stream: str, factory: FactoryDep, rule: RuleFilter = None) ->
         return page(
             "latest.html", state="away", summary=summary, rule=rule, rows=(), latest=None, detail=str(error)
         )
-    rows = record_views.record_rows(latest, rule)
+    subject = subject_of(summary.topic)
+
+    @cache
+    def find(named: str) -> record_views.Looking:
+        evidence = next(
+            each.evidence for each in latest.records if each.evidence and each.evidence.contract == named
+        )
+        return _looking(factory, principal, evidence, subject)
+
+    rows = record_views.record_rows(latest, rule, find)
     return page("latest.html", state="read", summary=summary, rule=rule, rows=rows, latest=latest)
 
 
 @router.get("/desk/records/{topic}/{partition}/{offset}")
 def record(
-    topic: str,
-    partition: int,
-    offset: int,
+    place: Annotated[EventPointer, Depends(record_place)],
     factory: FactoryDep,
     principal: PrincipalDep,
     view: record_views.View = record_views.View.FORMATTED,
 ) -> Response:
     """Show one refused record. Only topics that a stream quarantines to are read."""
-    if topic not in {summary.quarantine_topic for summary in factory.streams(principal).summaries()}:
-        raise NotFoundError(f"no stream quarantines to a topic {topic}")
-    quarantine = factory.quarantine()
-    if quarantine is None:
-        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-    found = quarantine.record(EventPointer(topic, partition, offset))
-    contract = _contract(factory, principal, found.evidence.contract) if found.evidence is not None else None
-    return page("record.html", view=record_views.record_view(found, contract, view))
+    subject = _subject_of(factory, principal, place.topic)
+    found = _quarantined(factory, place)
+    looking = _looking(factory, principal, found.evidence, subject)
+    return page("record.html", view=record_views.record_view(found, looking, view))
+
+
+@router.get("/desk/records/{topic}/{partition}/{offset}/reveal")
+def revealed_before(place: Annotated[EventPointer, Depends(record_place)]) -> Response:
+    """Lead back to the record: what was revealed once is hidden again."""
+    return RedirectResponse(f"/desk/records/{place}", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/records/{topic}/{partition}/{offset}/reveal")
+def reveal(
+    place: Annotated[EventPointer, Depends(record_place)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    parts: Annotated[tuple[str, ...], Depends(chosen_parts)],
+    view: record_views.View = record_views.View.FORMATTED,
+) -> Response:
+    """Show one refused record with parts that its page hides; who asked for them is written down first."""
+    subject = _subject_of(factory, principal, place.topic)
+    require_role(principal, subject)
+    found = _quarantined(factory, place)
+    looking = _looking(factory, principal, found.evidence, subject)
+    hidden = {each.part for each in record_views.record_view(found, looking, view).hidden}
+    if not hidden.issuperset(parts):
+        raise NotFoundError("the record hides nothing of that name; open it again")
+    factory.reveals().note(principal, subject, place, parts)
+    looking = _looking(factory, principal, found.evidence, subject, frozenset(parts))
+    return page("record.html", view=record_views.record_view(found, looking, view))
 
 
 @router.get("/desk/contracts")
@@ -147,13 +198,47 @@ def static(digest: str, name: str) -> Response:
     return asset_response(asset(name))
 
 
-def _contract(factory: Factory, principal: Principal, named: str) -> DataContract | None:
-    """Find the contract version (`id@version`) of a record; None for one that the registry does not show."""
+def _subject_of(factory: Factory, principal: Principal, topic: str) -> str:
+    """Name the subject whose stream quarantines to a topic, as far as the principal may see it."""
+    for summary in factory.streams(principal).summaries():
+        if summary.quarantine_topic == topic:
+            return subject_of(summary.topic)
+    raise NotFoundError(f"no stream quarantines to a topic {topic}")
+
+
+def _quarantined(factory: Factory, place: EventPointer) -> QuarantinedRecord:
+    quarantine = factory.quarantine()
+    if quarantine is None:
+        raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
+    return quarantine.record(place)
+
+
+def _looking(
+    factory: Factory,
+    principal: Principal,
+    evidence: Evidence | None,
+    subject: str,
+    revealed: frozenset[str] = frozenset(),
+) -> record_views.Looking:
+    """Look through the contract version (`id@version`) that a record names, if the registry shows it."""
+    may_reveal = principal.may(ROLE, subject)
+    version = None if evidence is None else _version(factory, principal, evidence.contract)
+    if version is None:
+        return record_views.Looking.through(None, None, revealed, may_reveal=may_reveal)
+    contract = DataContract.model_validate_json(version.document)
+    try:
+        plan = factory.plan(version)
+    except ContractError:
+        plan = None
+    if plan is not None and plan.needs_writers:
+        plan = plan.with_writers(writers_of(factory.database, subject))
+    return record_views.Looking.through(contract, plan, revealed, may_reveal=may_reveal)
+
+
+def _version(factory: Factory, principal: Principal, named: str) -> ContractVersion | None:
     contract_id, _, version = named.rpartition("@")
     try:
         found = factory.registry().version(contract_id, version)
     except NotFoundError:
         return None
-    if not principal.sees(subject_of(found.topic)):
-        return None
-    return DataContract.model_validate_json(found.document)
+    return found if principal.sees(subject_of(found.topic)) else None

@@ -11,6 +11,7 @@ from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
 from gateway.desk.ranges import RANGES, Range, range_named
+from gateway.services.stream_conditions import Condition
 from gateway.services.streams import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
 SILENT_AFTER = timedelta(minutes=2)
@@ -97,7 +98,7 @@ class StreamView:
 def stream_rows(reader: StreamReader, now: datetime) -> tuple[StreamRow, ...]:
     """Give every stream, those that need somebody first, then by name."""
     rows = (_stream_row(summary, now) for summary in reader.summaries())
-    order = ("silent", "refusing", "clear", "quiet")
+    order = ("stopped", "paused", "silent", "refusing", "clear", "quiet")
     return tuple(sorted(rows, key=lambda row: (order.index(row.state.name), row.summary.stream)))
 
 
@@ -167,6 +168,11 @@ def _stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
 
 
 def _state(summary: StreamSummary, now: datetime) -> State:
+    told = summary.condition
+    if told.condition is Condition.PAUSED:
+        return State("paused", "Paused", f"{told.reason} ({told.by})")
+    if told.condition is Condition.STOPPED:
+        return State("stopped", "Stopped", told.reason or "its job has stopped or failed")
     is_late = now - summary.last_committed_at > SILENT_AFTER
     last: SparkBucket | None = summary.sparkline[-1] if summary.sparkline else None
     if is_late and summary.lag_records:

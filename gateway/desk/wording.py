@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from contracts.verdict import Violation
+from contracts.privacy.account import Told
 
 THIN_SPACE = "\u2009"
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
@@ -76,18 +76,10 @@ def length_of(span: timedelta) -> str:
     return f"{seconds}{THIN_SPACE}s"
 
 
-_NEEDS_SUBJECT = ("must ", "is ", "holds ", "has ", "breaks ")
+_OURS = ("the ", "an ", "required ", "column ")
 
 
-def sentence(violation: Violation) -> str:
-    """Write what a violation says as a sentence of its own: with the field, or the record, as its subject.
-
-    Names may stand between backticks, as the judge writes them.
-    """
-    message = violation.message
-    name = violation.pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-    if message.startswith(_NEEDS_SUBJECT):
-        subject = {"": "the record", "*": "an undeclared property"}.get(name, name)
-        message = f"{subject} {message}"
-    # A field's name keeps its case.
-    return message if name and message.startswith(name) else message[:1].upper() + message[1:]
+def sentence(told: Told) -> str:
+    """Write what is wrong as a sentence of its own; one that begins with a field's name keeps its case."""
+    text = told.sentence
+    return text[:1].upper() + text[1:] if text.startswith(_OURS) else text

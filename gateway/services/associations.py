@@ -9,9 +9,17 @@ from datetime import datetime
 
 from gateway.audit.chain import Change, content_hash
 from gateway.confluent.entities import AssociationInfo, AssociationRequest
-from gateway.confluent.errors import Refused, invalid_association, no_association, subject_not_found, taken
+from gateway.confluent.errors import (
+    frozen,
+    invalid_association,
+    no_active_version,
+    no_association,
+    resource_associated,
+    subject_associated,
+    subject_owned,
+)
 from gateway.confluent.names import subject_to_register
-from gateway.services.registration import SchemaRegistration
+from gateway.services.registration import Manner, SchemaRegistration
 from gateway.services.subject_deletion import SubjectDeletion
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
@@ -20,7 +28,6 @@ from gateway.storage.subjects import Deleted
 
 STRONG, WEAK = LIFECYCLES = ("STRONG", "WEAK")
 ANY_NAMESPACE = "-"
-_FROZEN = 40903
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +65,25 @@ class Associations:
     def subject_of(self, request: AssociationRequest, info: AssociationInfo) -> str:
         """Give the subject that is associated: the one that is named, or one named after the resource."""
         if info.association_type not in {"key", "value"}:
-            raise invalid_association(f"associationType is key or value, not {info.association_type}")
+            raise invalid_association("associationType", f"it is key or value, not {info.association_type}")
         return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")
 
     def put(self, request: AssociationRequest, *, replaces: bool, who: str) -> tuple[StoredAssociation, ...]:
         """Associate subjects with a resource; a schema that comes with one is registered first.
 
-        Raises Refused: 40401 for a subject that does not exist, 40902 for another one than the resource has, 40903
-        for a change of one that is frozen, 42212, and what a registration may raise.
+        Raises Refused: 40907 for a subject without a version, 40903 for another one than the resource has, 40904 and
+        40905 for one that another resource has, 40908 for a change of one that is frozen, 42212, and what a
+        registration may raise.
         """
         if not request.associations:
-            raise invalid_association("there is none in the request")
+            raise invalid_association("associations", "there is none in the request")
         wanted = tuple((info, self._stored(request, info)) for info in request.associations)
         registration = SchemaRegistration(self._database, self._now)
         for info, association in wanted:
             if info.schema_ is not None:
-                registration.register(association.subject, info.schema_, normalize=info.normalize, who=who)
+                registration.register(
+                    association.subject, info.schema_, Manner(who, normalize=info.normalize)
+                )
         at = self._now()
 
         def work(stores: Stores) -> tuple[StoredAssociation, ...]:
@@ -92,7 +102,7 @@ class Associations:
     def delete(self, wanted: AssociationFilter, *, cascade: bool, who: str) -> None:
         """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
 
-        Raises Refused (40410) when there is none.
+        Raises Refused: 40410 when there is none, 40908 for one that is frozen, which goes with its resource only.
         """
         at = self._now()
 
@@ -101,6 +111,8 @@ class Associations:
             if not found:
                 raise no_association(wanted.resource_id or "")
             for one in found:
+                if one.frozen and not cascade:
+                    raise frozen(one.association_type, one.subject)
                 stores.associations.remove(one)
                 stores.audit.append(Change(at, who, "association.removed", one.subject, _hash(one)))
             return found
@@ -116,7 +128,7 @@ class Associations:
     def _stored(self, request: AssociationRequest, info: AssociationInfo) -> StoredAssociation:
         lifecycle = (info.lifecycle or (STRONG if info.schema_ is not None else WEAK)).upper()
         if lifecycle not in LIFECYCLES:
-            raise invalid_association(f"lifecycle is STRONG or WEAK, not {info.lifecycle}")
+            raise invalid_association("lifecycle", f"it is STRONG or WEAK, not {info.lifecycle}")
         texts = (
             request.resource_id,
             request.resource_name,
@@ -124,7 +136,7 @@ class Associations:
             request.resource_type,
         )
         if any("\0" in text for text in texts):
-            raise invalid_association("a resource's name holds no NUL")
+            raise invalid_association("resourceName", "a name holds no NUL")
         return StoredAssociation(
             resource_id=request.resource_id,
             resource_type=request.resource_type,
@@ -142,7 +154,7 @@ def _put(
     stores: Stores, association: StoredAssociation, change: Change, *, replaces: bool
 ) -> StoredAssociation:
     if not stores.subjects.numbers(association.subject, Deleted.LEFT_OUT):
-        raise subject_not_found(association.subject)
+        raise no_active_version(association.subject)
     held = next(
         (
             one
@@ -155,17 +167,28 @@ def _put(
     if held is not None:
         if _content(held) == _content(association):
             return held
-        what = f"the {held.association_type} of the resource {held.resource_id}"
         if held.frozen:
-            raise Refused(409, _FROZEN, f"The association of {what} with '{held.subject}' is frozen")
+            raise frozen(held.association_type, held.subject)
         if not replaces:
-            raise taken(what, held.subject)
+            raise resource_associated(held.association_type, held.resource_id)
+    _check_owner(stores, association)
     stores.associations.put(association)
     before = None if held is None else _hash(held)
     stores.audit.append(
         Change(change.at, change.who, change.action, change.subject, before, _hash(association))
     )
     return association
+
+
+def _check_owner(stores: Stores, association: StoredAssociation) -> None:
+    """Let a subject belong to one resource, or be used by any number of them. Raises Refused (40904, 40905)."""
+    for other in stores.associations.find(subject=association.subject):
+        if other.resource_id == association.resource_id and other.resource_type == association.resource_type:
+            continue
+        if other.lifecycle == STRONG:
+            raise subject_owned(association.subject)
+        if association.lifecycle == STRONG:
+            raise subject_associated(association.subject)
 
 
 def _find(stores: Stores, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -65,8 +66,10 @@ class Review:
     @property
     def missing(self) -> tuple[str, ...]:
         """The consumers that have still to agree, sorted; nobody has to under a new major version."""
+        if self.is_new_major:
+            return ()
         agreed = self.acknowledged
-        asked = (unacknowledged(one, agreed, version=self.version) for one in self.comparisons)
+        asked = (unacknowledged(one, agreed, version=one.against) for one in self.comparisons)
         return tuple(sorted({consumer for consumers in asked for consumer in consumers}))
 
     @property
@@ -105,30 +108,58 @@ def review(stores: Stores, contract: DataContract) -> Review:
     The level is the subject's own, or else the one that the version before promises. Consumers are those of both
     documents and those registered apart.
     """
-    candidate = fingerprint(contract)
-    agreements = stores.consumers.acknowledgements(contract.id, candidate)
     before = _before(stores, contract)
     line = tuple(base for base in before if major_of(base.version) == major_of(contract.version))
     bases = line or before[:1]
     own = config_of(stores, subject_of(contract.topic))
     promised = bases[0].compatibility if bases else contract.compatibility
     level = Compatibility(own.level) if own is not None and own.level else promised
-    apart = tuple(each.consumer for each in stores.consumers.of_contracts((contract.id,)))
     asked = bases if line and is_transitive(level) else bases[:1]
-    comparisons = tuple(_compared(base, contract, level, apart) for base in asked)
-    if own is not None and own.policy == LENIENT:
-        config = Config(level=level.value, policy=own.policy)
-        comparisons = tuple(
-            _leniently(comparison, base, contract, config)
-            for comparison, base in zip(comparisons, asked, strict=True)
-        )
+    apart = tuple(each.consumer for each in stores.consumers.of_contracts((contract.id,)))
+    comparisons = compare_with(asked, contract, Terms(level, own.policy if own else None), apart)
+    return reviewed(stores, contract, level, comparisons, is_new_major=bool(before) and not line)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms versions are compared: the level, and the policy if one is set."""
+
+    level: Compatibility
+    policy: str | None
+
+
+def compare_with(
+    bases: Sequence[DataContract], contract: DataContract, terms: Terms, apart: tuple[Consumer, ...]
+) -> tuple[Comparison, ...]:
+    """Compare a contract with versions, for those who are registered apart as well; a lenient policy makes warnings."""
+    comparisons = tuple(_compared(base, contract, terms.level, apart) for base in bases)
+    if terms.policy != LENIENT:
+        return comparisons
+    config = Config(level=terms.level.value, policy=terms.policy)
+    return tuple(
+        _leniently(comparison, base, contract, config)
+        for comparison, base in zip(comparisons, bases, strict=True)
+    )
+
+
+def reviewed(
+    stores: Stores,
+    contract: DataContract,
+    level: Compatibility,
+    comparisons: tuple[Comparison, ...],
+    *,
+    is_new_major: bool,
+) -> Review:
+    """Put beside comparisons who agreed to the candidate."""
+    candidate = fingerprint(contract)
+    agreements = stores.consumers.acknowledgements(contract.id, candidate)
     return Review(
         contract.id,
         contract.version,
         candidate,
         level,
         comparisons,
-        is_new_major=bool(before) and not line,
+        is_new_major=is_new_major,
         acknowledged=tuple(sorted(each.consumer for each in agreements if each.consumer is not None)),
         is_break_acknowledged=any(each.consumer is None for each in agreements),
     )

@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.privacy.account import Teller, Told
 from contracts.verdict import Disposition, Verdict
 from gateway.services.registry import Registry
+from gateway.services.subject_reading import SubjectReader
+from gateway.services.writers import writers_of
 from gateway.storage.sql import ContractVersion
 
 _ACCEPTED = Verdict(Disposition.ACCEPTED)
@@ -19,10 +22,14 @@ _ACCEPTED = Verdict(Disposition.ACCEPTED)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdicts on some records, in their order, and the version that judged them."""
+    """The verdicts on some records, in their order, what they mean, and the version that judged them.
+
+    `told` has for each record what its violations mean, without the value of any classified field.
+    """
 
     version: ContractVersion
     verdicts: tuple[Verdict, ...]
+    told: tuple[tuple[Told, ...], ...]
 
 
 class PlanCache:
@@ -51,20 +58,25 @@ class PlanCache:
 class Judging:
     """Judges records against a published version; nothing is kept of them."""
 
-    def __init__(self, registry: Registry, plans: PlanCache) -> None:
+    def __init__(self, registry: Registry, plans: PlanCache, subjects: SubjectReader) -> None:
         self._registry = registry
         self._plans = plans
+        self._subjects = subjects
 
     def judge(self, contract_id: str, version: str, values: tuple[bytes | None, ...]) -> Judgement:
         """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
         found = self._registry.version(contract_id, version)
         plan = self._plans.plan(found)
+        if plan.needs_writers:
+            plan = plan.with_writers(writers_of(plan.contract.topic, self._subjects))
         judged = plan.judge(pa.array(values, type=pa.large_binary()))
         dispositions = judged.field("disposition").to_pylist()
-        return Judgement(
-            found,
-            tuple(
-                _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value)
-                for disposition, value in zip(dispositions, values, strict=True)
-            ),
+        verdicts = tuple(
+            _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value)
+            for disposition, value in zip(dispositions, values, strict=True)
         )
+        teller = Teller.of(plan)
+        told = (
+            teller.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
+        )
+        return Judgement(found, verdicts, tuple(told))

@@ -50,6 +50,13 @@ class KeyCabinet:
         """List every key, revoked ones included, oldest first."""
         return self._database.read(lambda stores: stores.keys.all())
 
+    def find(self, key_id: str) -> StoredKey:
+        """Find one key, in use or not. Raises NotFoundError."""
+        key = self._database.read(lambda stores: stores.keys.find(key_id))
+        if key is None:
+            raise _unknown(key_id)
+        return key
+
     def revoke(self, key_id: str, who: str) -> StoredKey:
         """Take a key out of use, for good. Raises NotFoundError, ConflictError when it was revoked before."""
         now = self._now()
@@ -57,7 +64,7 @@ class KeyCabinet:
         def work(stores: Stores) -> StoredKey:
             key = stores.keys.find(key_id)
             if key is None:
-                raise NotFoundError(f"no key has the id {key_id}; `tidegate keys list` shows them")
+                raise _unknown(key_id)
             if key.revoked_at is not None:
                 raise ConflictError(f"the key {key_id} was revoked at {key.revoked_at:%Y-%m-%d %H:%M:%S} UTC")
             revoked = replace(key, revoked_at=now)
@@ -66,6 +73,10 @@ class KeyCabinet:
             return revoked
 
         return self._database.write(work)
+
+
+def _unknown(key_id: str) -> NotFoundError:
+    return NotFoundError(f"no key has the id {key_id}; `tidegate keys list` shows them")
 
 
 def _subject(key: StoredKey) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -21,7 +21,8 @@ from gateway.confluent.names import context_of, subject_to_register
 from gateway.confluent.parsing import check_type
 from gateway.confluent.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
 from gateway.confluent.tags import with_changed_tags
-from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
+from gateway.services.registration_review import Judgement, governance, judge_against, judge_registration
+from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier
 from gateway.services.schema_content import (
     SchemaContent,
     inherited_metadata,
@@ -32,8 +33,13 @@ from gateway.services.schema_content import (
     resolve_references,
     rule_set_of,
 )
-from gateway.services.semver import major_of
-from gateway.services.subject_contracts import add_contract_version, foresee_version, next_number
+from gateway.services.subject_contracts import (
+    add_contract_version,
+    foresee_version,
+    line_of,
+    next_number,
+    plan_version,
+)
 from gateway.services.subject_scope import IMPORT, check_writable, config_in_scope
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
@@ -41,6 +47,17 @@ from gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1
+_REGISTERED = "subject.version-registered"
+_IMPORTED = "subject.version-imported"
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a schema is registered: by whom, with its members in order, without being compared with anything."""
+
+    who: str
+    normalize: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +70,10 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """The answer of a comparison, and what it rests on: it holds as long as that is the same."""
+    """The outcome of a comparison, and what it rests on: it holds as long as that is the same."""
 
     basis: tuple[object, ...]
-    answer: CompatibilityAnswer
+    judgement: Judgement
 
 
 class SchemaRegistration:
@@ -66,7 +83,7 @@ class SchemaRegistration:
         self._database = database
         self._now = now
 
-    def register(self, name: str, request: SchemaRequest, *, normalize: bool, who: str) -> Registration:
+    def register(self, name: str, request: SchemaRequest, manner: Manner) -> Registration:
         """Register a schema; what is registered already is found again.
 
         The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
@@ -75,7 +92,7 @@ class SchemaRegistration:
         subject = subject_to_register(name)
         check_type(request.schema_type)
         check_rule_set(request.rule_set)
-        wanted = _Wanted(subject, request, normalize, who)
+        wanted = _Wanted(subject, request, manner)
         found, compared = self._database.read(lambda stores: _prepare(stores, wanted))
         if found is not None:
             return Registration(found, is_new=False)
@@ -91,7 +108,7 @@ class SchemaRegistration:
             if not stores.subjects.numbers(subject, shown):
                 raise subject_not_found(subject)
             config = config_in_scope(stores, subject)
-            wanted = _Wanted(subject, request, normalize, "")
+            wanted = _Wanted(subject, request, Manner("", normalize=normalize))
             content = _content(stores, wanted, config, None)
             found = _found(stores, content, wanted, shown, normalize=normalize or bool(config.normalize))
             if found is None:
@@ -108,15 +125,21 @@ class SchemaRegistration:
 
         def work(stores: Stores) -> CompatibilityAnswer:
             config = config_in_scope(stores, subject)
-            content = _content(stores, _Wanted(subject, request, normalize, ""), config, None)
+            content = _content(
+                stores, _Wanted(subject, request, Manner("", normalize=normalize)), config, None
+            )
+            previous = stores.subjects.latest(subject)
+            whole = _completed(content, request, config, previous, 0)
             if version is None:
-                history = _history(stores, subject, request.metadata, config)
-                return check_compatibility(content.parsed, config, history)
-            one = stores.subjects.latest(subject) if version == LATEST else _live(stores, subject, version)
+                line = line_of(stores, subject, whole.metadata, config)
+                return judge_registration(stores, subject, whole, config, line).answer
+            one = previous if version == LATEST else _live(stores, subject, version)
             if one is None and version != LATEST:
                 raise version_not_found(version)
-            earlier = () if one is None else (Earlier(f"version {one.number}", parsed(stores, one.schema)),)
-            return check_compatibility(content.parsed, config, earlier)
+            if one is None:
+                return CompatibilityAnswer()
+            earlier = Earlier(f"version {one.number}", parsed(stores, one.schema))
+            return judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
 
         return self._database.read(work)
 
@@ -127,8 +150,7 @@ class _Wanted:
 
     subject: str
     request: SchemaRequest
-    normalize: bool
-    who: str
+    manner: Manner
 
 
 def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _Compared | None]:
@@ -144,9 +166,10 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _C
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
         return found, None
-    compared = _compare(stores, subject, whole, config)
-    if compared.answer.is_compatible:
-        foresee_version(stores, subject, whole.parsed)
+    compared = _compare(stores, wanted, whole, config)
+    line = line_of(stores, subject, whole.metadata, config)
+    if line is not None and compared.judgement.answer.is_compatible:
+        foresee_version(line, whole.parsed, config)
     return None, compared
 
 
@@ -166,21 +189,24 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
         return Registration(found, is_new=False)
-    action = "subject.version-imported" if is_import else "subject.version-registered"
+    judgement = Judgement(CompatibilityAnswer())
     if not is_import:
         if compared is None or compared.basis != _basis(stores, subject, whole, config):
-            compared = _compare(stores, subject, whole, config)
-        if not compared.answer.is_compatible:
-            raise IncompatibleSchema(subject, compared.answer.messages)
-        if compared.answer.warnings:
-            action = "subject.version-registered-leniently"
+            compared = _compare(stores, wanted, whole, config)
+        judgement = compared.judgement
+        if not judgement.answer.is_compatible:
+            raise IncompatibleSchema(subject, judgement.answer.messages)
     number = _number(stores, subject, request, number, is_import=is_import)
     schema = _schema(stores, subject, request, whole, at)
-    contract = add_contract_version(stores, subject, whole, number, at)
-    registry_id = contract.registry_id if contract else None
+    line = line_of(stores, subject, whole.metadata, config)
+    registry_id = None
+    if line is not None:
+        planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
+        registry_id = add_contract_version(stores, line, planned, number, at).registry_id
     version = stores.subjects.add_version(subject, number, schema, registry_id, at)
     before = previous.schema.guid if previous else None
-    stores.audit.append(Change(at, wanted.who, action, subject, before, schema.guid))
+    action = _IMPORTED if is_import else _action(judgement)
+    stores.audit.append(Change(at, wanted.manner.who, action, subject, before, schema.guid))
     return Registration(version, is_new=True)
 
 
@@ -239,7 +265,7 @@ def _content(
         text = with_changed_tags(found, request.tags_to_add, request.tags_to_remove)
         found = parse(stores, found.schema_type, text, references)
     content = SchemaContent(found, references)
-    return content.normalized() if wanted.normalize or config.normalize else content
+    return content.normalized() if wanted.manner.normalize or config.normalize else content
 
 
 def _completed(
@@ -281,7 +307,7 @@ def _already(
     )
     says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
     if request.version == 0 and says_nothing:
-        normalize = wanted.normalize or bool(config.normalize)
+        normalize = wanted.manner.normalize or bool(config.normalize)
         return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)
     return stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
 
@@ -321,30 +347,23 @@ def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:
     return None if found is None or found.deleted_at is not None else found
 
 
-def _compare(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> _Compared:
-    answer = check_compatibility(whole.parsed, config, _history(stores, subject, whole.metadata, config))
-    return _Compared(_basis(stores, subject, whole, config), answer)
+def _compare(stores: Stores, wanted: _Wanted, whole: SchemaContent, config: Config) -> _Compared:
+    line = line_of(stores, wanted.subject, whole.metadata, config)
+    judgement = judge_registration(stores, wanted.subject, whole, config, line)
+    if wanted.manner.force and not judgement.answer.is_compatible:
+        judgement = Judgement(CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True)
+    return _Compared(_basis(stores, wanted.subject, whole, config), judgement)
 
 
 def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> tuple[object, ...]:
-    return config, whole.guid, stores.subjects.alive(subject)
+    line = line_of(stores, subject, whole.metadata, config)
+    promise = governance(stores, subject, line, config)
+    return config, whole.guid, stores.subjects.alive(subject), line, promise
 
 
-def _history(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Iterator[Earlier]:
-    """Give the versions to compare with, newest first: those of one compatibility group and one major version."""
-    group = _group_of(metadata, config.group)
-    major: int | None = None
-    for version in stores.subjects.newest_first(subject):
-        if config.group and _group_of(metadata_of(version.schema), config.group) != group:
-            continue
-        if version.registry_id is not None:
-            contract = stores.contracts.by_registry_id(version.registry_id)
-            found = None if contract is None else major_of(contract.version)
-            major = found if major is None else major
-            if found != major:
-                continue
-        yield Earlier(f"version {version.number}", parsed(stores, version.schema))
-
-
-def _group_of(metadata: Metadata | None, group: str | None) -> str | None:
-    return None if metadata is None or group is None else metadata.properties.get(group)
+def _action(judgement: Judgement) -> str:
+    if judgement.is_forced:
+        return f"{_REGISTERED}-by-force"
+    if judgement.is_agreed:
+        return f"{_REGISTERED}-as-agreed"
+    return f"{_REGISTERED}-leniently" if judgement.answer.warnings else _REGISTERED

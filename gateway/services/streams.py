@@ -10,6 +10,7 @@ from contracts.errors import ConflictError, NotFoundError
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.access.principal import ANONYMOUS, Principal, Role, may_publish, subject_of
+from gateway.services.stream_conditions import StreamCondition, condition_of
 from gateway.storage.database import Database
 from gateway.storage.sql import Buckets, Stores, StreamSums
 
@@ -73,6 +74,7 @@ class StreamSummary:
     records_per_second_last_minute: float
     records_per_second_since_start: float
     lag_records: int | None
+    condition: StreamCondition
     totals: StreamTotals
     last_batch: BatchReport
     sparkline: tuple[SparkBucket, ...]
@@ -91,10 +93,13 @@ class RefusalBucket:
 
 
 class ReportBook:
-    """Takes the batch reports of the jobs."""
+    """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self, database: Database, announce: Callable[[BatchReport], None] = lambda _report: None
+    ) -> None:
         self._database = database
+        self._announce = announce
 
     def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
         """Keep a report; False when it was kept before.
@@ -113,7 +118,10 @@ class ReportBook:
             _may_report(stores, stream, by)
             return _keep(stores, report)
 
-        return self._database.write(work)
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(report)
+        return is_new
 
 
 class StreamReader:
@@ -233,6 +241,11 @@ def _summary(stores: Stores, sums: StreamSums, now: datetime) -> StreamSummary:
         records_per_second_last_minute=_recent_rate(stores, sums, now),
         records_per_second_since_start=_rate(sums.epoch_records, last.committed_at - sums.epoch_started_at),
         lag_records=last.lag_records,
+        condition=condition_of(
+            stores.controls.find(sums.stream),
+            stores.controls.last_events([sums.stream]).get(sums.stream),
+            last.committed_at,
+        ),
         totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
         last_batch=last,
         sparkline=_sparkline(stores, sums.stream, now),

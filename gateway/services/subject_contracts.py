@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,68 +16,119 @@ from contracts.fingerprint import fingerprint
 from contracts.model import AvroSchema, Cel, DataContract, JsonSchema, Status
 from contracts.plan import compile_plan
 from gateway.confluent.avro_text import avro_text
-from gateway.confluent.entities import AVRO, JSON, Metadata
+from gateway.confluent.entities import AVRO, JSON, Config, Metadata
 from gateway.confluent.json_text import json_text
 from gateway.confluent.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
 from gateway.confluent.parsing import ParsedSchema
 from gateway.services.imported_rules import PREFIX, ImportedRules, import_rules
-from gateway.services.schema_compatibility import inclusion
-from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent
+from gateway.services.schema_compatibility import Earlier, check_compatibility, inclusion
+from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of
 from gateway.services.semver import next_major, next_minor, next_patch, precedence
-from gateway.services.subject_scope import ENFORCED
+from gateway.services.subject_scope import DEFAULT_LEVEL, ENFORCED
 from gateway.storage.sql import ContractVersion, Stores
 from gateway.storage.subjects import SubjectVersion
 
 _FIRST = "1.0.0"
 
 
-def add_contract_version(
-    stores: Stores, subject: str, content: SchemaContent, number: int, at: datetime
-) -> ContractVersion | None:
-    """Make a registered schema a version of the contract that governs its topic; None when no contract can.
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a registration stands among the versions of a contract.
 
-    The version inherits all but the schema from the version that is enforced, and takes the semantic version that the
-    change of the schema asks for. When what it inherits does not compile against the schema it stays a draft, and what
-    was enforced goes on being enforced.
+    `base` is the version that it follows and inherits from, None for a first one. `is_new` says that it begins a new
+    major version: it has a compatibility group that no enforced version has.
     """
+
+    contract_id: str
+    topic: str
+    base: ContractVersion | None
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVersion:
+    """The contract version that a registration would make, a draft if it does not compile, and what is noted of it."""
+
+    contract: DataContract
+    note: str | None
+
+
+def line_of(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Line | None:
+    """Find the line of a contract that a registration continues; None when no contract can govern the subject."""
     topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
     if topic is None:
         return None
     contract_id = stores.contracts.contract_of_topic(topic)
     if contract_id is None:
-        if stores.contracts.topic_of(topic) is not None:
-            return None  # the id is that of another topic's contract
-        contract_id = topic
-        stores.contracts.add_contract(contract_id, topic, at)
+        # The id may be that of another topic's contract.
+        return None if stores.contracts.topic_of(topic) is not None else Line(topic, topic, None)
     base = _base(stores, contract_id)
-    contract = _next_contract(stores, contract_id, topic, base, content.parsed)
-    contract, note = _with_rules(contract, import_rules(content.rule_set))
+    if config.group is None or base is None:
+        return Line(contract_id, topic, base)
+    group = group_of(metadata, config.group)
+    for version in stores.subjects.newest_first(subject):
+        if version.registry_id is not None and group_of(metadata_of(version.schema), config.group) == group:
+            contract = stores.contracts.by_registry_id(version.registry_id)
+            if contract is not None and contract.status in ENFORCED:
+                return Line(contract_id, topic, contract)
+    return Line(contract_id, topic, base, is_new=base.status in ENFORCED and base.deleted_at is None)
+
+
+def group_of(metadata: Metadata | None, group: str | None) -> str | None:
+    """Give the compatibility group of a version: what its metadata have under the name that the settings give."""
+    return None if metadata is None or group is None else metadata.properties.get(group)
+
+
+def plan_version(
+    stores: Stores, line: Line, content: SchemaContent, config: Config, *, breaks: bool = False
+) -> PlannedVersion:
+    """Give the contract version that a schema makes.
+
+    It inherits all but the schema and the rules of its rule set from the version that it follows, and takes the
+    semantic version that the change asks for; `breaks` says that it breaks more than schemas show. When what it
+    inherits does not compile against the schema it is a draft.
+    """
+    imported = import_rules(content.rule_set, content.parsed, content.metadata)
+    contract, note = _with_rules(_next_contract(stores, line, content.parsed), imported)
+    if line.base is None:
+        return PlannedVersion(contract, note)
+    former = DataContract.model_validate_json(line.base.document)
+    version = _next_version(stores, line, former, (contract, content.parsed), config, breaks=breaks)
+    return PlannedVersion(contract.model_copy(update={"version": version}), note)
+
+
+def add_contract_version(
+    stores: Stores, line: Line, planned: PlannedVersion, number: int, at: datetime
+) -> ContractVersion:
+    """Keep a planned version. While it is a draft, what was enforced goes on being enforced."""
+    contract = planned.contract
+    if stores.contracts.topic_of(line.contract_id) is None:
+        stores.contracts.add_contract(line.contract_id, line.topic, at)
     version = ContractVersion(
         registry_id=0,
-        contract_id=contract_id,
+        contract_id=contract.id,
         number=number,
         version=contract.version,
         precedence=precedence(contract.version),
-        topic=topic,
+        topic=line.topic,
         status=contract.status.value,
         domain=contract.domain,
         fingerprint=fingerprint(contract),
         document=dump_contract(contract),
         published_at=at,
-        note=note,
+        note=planned.note,
     )
     kept = stores.contracts.add_version(version)
     stores.lifecycle.record(kept.registry_id, kept.status, at)
     return kept
 
 
-def foresee_version(stores: Stores, subject: str, schema: ParsedSchema) -> None:
+def foresee_version(line: Line, schema: ParsedSchema, config: Config) -> None:
     """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
-    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
-    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
-    base = _base(stores, contract_id) if contract_id else None
-    if base is not None:
-        _suggested_version(stores, DataContract.model_validate_json(base.document), schema)
+    if line.base is not None:
+        former = parsed_contract_schema(DataContract.model_validate_json(line.base.document))
+        if not _breaks(former, schema, config):
+            _says_the_same(former, schema)
 
 
 def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
@@ -139,28 +191,22 @@ def _own_metadata(version: ContractVersion, contract: DataContract) -> Metadata:
     )
 
 
-def _next_contract(
-    stores: Stores, contract_id: str, topic: str, base: ContractVersion | None, schema: ParsedSchema
-) -> DataContract:
-    if base is None:
-        highest = stores.contracts.highest_name(contract_id)
+def _next_contract(stores: Stores, line: Line, schema: ParsedSchema) -> DataContract:
+    if line.base is None:
+        highest = stores.contracts.highest_name(line.contract_id)
         return DataContract.model_validate(
             {
                 "apiVersion": "tidegate/v1",
                 "kind": "DataContract",
-                "id": contract_id,
+                "id": line.contract_id,
                 "version": _FIRST if highest is None else next_major(highest),
-                "topic": topic,
+                "topic": line.topic,
                 "framing": _framing(schema),
                 "schema": _schema_part(schema, None),
             }
         )
-    contract = DataContract.model_validate_json(base.document)
-    changes: dict[str, Any] = {
-        "version": _suggested_version(stores, contract, schema),
-        "status": Status.ACTIVE,
-        "schema_": _schema_part(schema, contract),
-    }
+    contract = DataContract.model_validate_json(line.base.document)
+    changes: dict[str, Any] = {"status": Status.ACTIVE, "schema_": _schema_part(schema, contract)}
     if schema.schema_type == AVRO and contract.framing == "auto":
         changes["framing"] = _framing(schema)
     return contract.model_copy(update=changes)
@@ -179,15 +225,31 @@ def _framing(schema: ParsedSchema) -> str:
     return "confluent-prefix" if schema.schema_type == AVRO else "auto"
 
 
-def _suggested_version(stores: Stores, contract: DataContract, schema: ParsedSchema) -> str:
-    """Give the next version after the highest: the part to raise says what the change does to old records and readers."""
-    highest = stores.contracts.highest_name(contract.id) or contract.version
-    former = parsed_contract_schema(contract)
-    if former.schema_type != schema.schema_type:
-        return next_major(highest)
-    if inclusion(former, schema).outcome is not Outcome.PROVEN:
-        return next_major(highest)
-    return next_patch(highest) if _says_the_same(former, schema) else next_minor(highest)
+def _next_version(
+    stores: Stores,
+    line: Line,
+    former: DataContract,
+    new: tuple[DataContract, ParsedSchema],
+    config: Config,
+    *,
+    breaks: bool,
+) -> str:
+    """Give the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
+    contract, schema = new
+    before = parsed_contract_schema(former)
+    if line.is_new or breaks or _breaks(before, schema, config):
+        return next_major(stores.contracts.highest_name(contract.id) or former.version)
+    end = precedence(f"{next_major(former.version)}-0")
+    highest = stores.contracts.highest_name(contract.id, end) or former.version
+    is_same = former.rules == contract.rules and _says_the_same(before, schema)
+    return next_patch(highest) if is_same else next_minor(highest)
+
+
+def _breaks(former: ParsedSchema, schema: ParsedSchema, config: Config) -> bool:
+    """Whether a schema breaks what the level forbids; under NONE, whether old records are valid no more."""
+    level = config.level if config.level not in {None, "NONE"} else DEFAULT_LEVEL
+    one = Config(level=level, policy=config.policy)
+    return not check_compatibility(schema, one, (Earlier("the version before", former),)).is_compatible
 
 
 def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:

@@ -58,6 +58,15 @@ class SubjectSettings:
 
         return self._database.read(work)
 
+    def alias(self, subject: str) -> str | None:
+        """Give the subject that another one's settings say it stands for."""
+
+        def work(stores: Stores) -> str | None:
+            own = config_of(stores, subject)
+            return None if own is None else own.alias
+
+        return self._database.read(work) or None
+
     def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
         """Change the settings that are given, null forgets one; gives back what was given. Raises Refused."""
         scope = canonical(name)
@@ -166,10 +175,12 @@ def read_config(given: Mapping[str, Any]) -> Config:
         if not isinstance(policy, str) or policy.upper() not in POLICIES:
             raise Refused(422, 42203, "Invalid compatibility policy. Valid values are strict and lenient")
         found["compatibilityPolicy"] = policy.upper()
-    for name in ("alias", "validateFields", "validateNames", "validateRules"):
+    for name in ("validateFields", "validateNames", "validateRules"):
         if found.get(name):
             raise Refused(422, 422, f"{name} is not supported by this registry; leave it out")
     config = Config.model_validate(found)
+    if config.alias:
+        canonical(config.alias)
     check_rule_set(config.default_rule_set)
     check_rule_set(config.override_rule_set)
     return config

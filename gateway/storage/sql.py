@@ -14,8 +14,11 @@ from contracts.verdict import Severity, Stage
 from gateway.storage.access import KeyStore, begins_with
 from gateway.storage.audit import AuditStore
 from gateway.storage.consumers import ConsumerStore
+from gateway.storage.controls import ControlStore
+from gateway.storage.expectations import ExpectationStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.ordering import ByCodePoint
+from gateway.storage.stream_sums import StreamSumStore
 from gateway.storage.subject_settings import AssociationStore, SettingStore
 from gateway.storage.subjects import SubjectStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, ContractRow, StreamRow, VersionRow, to_microseconds
@@ -110,6 +113,9 @@ class Stores:
         self.settings = SettingStore(session)
         self.associations = AssociationStore(session)
         self.consumers = ConsumerStore(session)
+        self.controls = ControlStore(session)
+        self.expectations = ExpectationStore(session)
+        self.sums = StreamSumStore(session)
 
 
 class ContractStore:
@@ -177,9 +183,11 @@ class ContractStore:
             query = query.where(VersionRow.status.in_(statuses))
         return self._one(query.order_by(VersionRow.precedence.desc()).limit(1))
 
-    def highest_name(self, contract_id: str) -> str | None:
-        """Give the version of highest precedence that was ever published, deleted or not."""
+    def highest_name(self, contract_id: str, below: bytes | None = None) -> str | None:
+        """Give the version of highest precedence that was ever published, deleted or not; of those below a precedence."""
         query = select(VersionRow.version).where(VersionRow.contract_id == contract_id)
+        if below is not None:
+            query = query.where(VersionRow.precedence < below)
         return self._session.scalar(query.order_by(VersionRow.precedence.desc()).limit(1))
 
     def versions(self, contract_id: str, *, deleted: bool = False) -> tuple[ContractVersion, ...]:
@@ -241,6 +249,7 @@ class ReportStore:
     def add_report(self, report: BatchReport) -> None:
         """Keep a report and add it to the sums of its stream."""
         self._add_to_sums(report)
+        StreamSumStore(self._session).add(report)
         row = BatchRow(
             stream=report.stream,
             epoch=report.epoch,
@@ -253,6 +262,7 @@ class ReportStore:
         )
         self._session.add(row)
         self._session.flush()
+        ExpectationStore(self._session).add(row.id, report)
         if report.rules:
             self._session.execute(
                 insert(BatchRuleRow),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -186,6 +187,15 @@ class SubjectStore:
     def of_contract(self, registry_id: int) -> SubjectVersion | None:
         """Find the subject version that a contract version is."""
         return self._one(_versions().where(SubjectVersionRow.registry_id == registry_id))
+
+    def has_property(self, subject: str, name: str) -> bool:
+        """Whether the metadata of some version of a subject, soft-deleted or not, have a property."""
+        query = select(SubjectVersionRow.number).join(
+            SchemaRow, SchemaRow.key == SubjectVersionRow.schema_key
+        )
+        named = SchemaRow.metadata_json.contains(json.dumps(name), autoescape=True)
+        found = self._session.scalar(query.where(SubjectVersionRow.subject == subject, named).limit(1))
+        return found is not None
 
     def unlinked_contracts(self) -> tuple[int, ...]:
         """List the contract versions, drafts left out, that are no version of a subject yet."""

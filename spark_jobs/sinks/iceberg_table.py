@@ -28,6 +28,7 @@ from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
 from spark_jobs.data_files import FileTarget
+from spark_jobs.judge import column_types
 from spark_jobs.session import CATALOG
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ PROVENANCE = StructType(
 )
 """What every row carries after its typed columns: where it came from, and which contract version let it in."""
 
-_SOURCE = pa.struct(
+SOURCE = pa.struct(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -87,6 +88,8 @@ def table_name(contract_id: str) -> str:
 class LedgerTable:
     """One table of the catalog `lake`: its definition through Spark, its commits through Iceberg's own classes."""
 
+    kind = "iceberg"
+
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
         self._spark = spark
@@ -95,12 +98,12 @@ class LedgerTable:
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
 
-    def ensure(self, columns: StructType) -> None:
+    def ensure(self, plan: EnforcementPlan) -> None:
         """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
 
         Raises StreamStopped when the existing table is not ours, or has a column of another type.
         """
-        wanted = StructType([*columns.fields, *PROVENANCE.fields])
+        wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
         namespace = self._quoted.rpartition(".")[0]
         if not self._spark.catalog.tableExists(self._quoted):
             properties = ", ".join(f"'{key}' = '{value}'" for key, value in _TABLE_PROPERTIES.items())
@@ -138,7 +141,7 @@ class LedgerTable:
         """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
         table = self._load()
         ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
-        fields = [*plan.columns, pa.field("_source", _SOURCE), pa.field("_contract", pa.string())]
+        fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         return FileTarget(
             location=str(table.locationProvider().newDataLocation(f"{name}-{uuid4().hex[:8]}")),
             schema=pa.schema([_with_ids(field, ids[field.name], ids) for field in fields]),
@@ -196,10 +199,10 @@ class LedgerTable:
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
         to.option(f"snapshot-property.{_MARK}", mark).append()
 
-    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> bool:
+    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
-        False when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
+        None when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
         holds the snapshot of that mark (a fenced instance staged there last): stage again.
         Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
         """
@@ -210,7 +213,7 @@ class LedgerTable:
         head = base.currentSnapshot()
         is_on_top = staged.parentId() == (head.snapshotId() if head is not None else None)
         if not is_on_top or staged.summary().get(_MARK) != mark:
-            return False
+            return None
         changed = (
             self._iceberg.TableMetadata.buildFrom(base)
             .setBranchSnapshot(staged.snapshotId(), MAIN)
@@ -223,10 +226,10 @@ class LedgerTable:
             # The outcome may be unknown; the ledger says what it was.
             base = operations.refresh()
             if base.property(LEDGER_PROPERTY, None) == new.text:
-                return True
+                return new
             self._require_held(base, held)
             raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
-        return True
+        return new
 
     def _require_held(self, metadata: Any, held: Ledger | None) -> None:
         found = metadata.property(LEDGER_PROPERTY, None)

@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.ledger import Ledger, Settled
+from contracts.expectations.compile import Partials
+from contracts.ledger import BatchRefusal, Ledger, Settled
 from contracts.plan import EnforcementPlan
+from contracts.privacy.masked_values import MaskedValues
 from contracts.verdict import Disposition
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
 from spark_jobs.judge import judge_column
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 LEDGER_TOPIC = "tidegate.ledger"
 _LEDGER_PARTITIONS = 4
+COLUMN_PREFIX = "_column."
+"""Before the name of a typed column in a collected batch."""
 
 
 class KafkaSink:
@@ -55,10 +59,12 @@ class KafkaSink:
         return Settled()
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Nothing to do: a topic holds records of any contract."""
+        """Require that records can be masked as the contract says; else a topic holds records of any contract."""
+        MaskedValues(plan)
 
     def start(self, start: StreamStart) -> Ledger:
         """Fence, read the ledger, claim it."""
+        self.adopt(start.plan)
         self._topics.ensure_compacted(LEDGER_TOPIC, _LEDGER_PARTITIONS)
         with start.watch(Step.FENCE):
             producer = TransactionalProducer(
@@ -85,7 +91,9 @@ class KafkaSink:
     def judge(self, batch: MicroBatch) -> CollectedBatch:
         """Judge a batch and fetch it: the one producer lives here, in the driver."""
         verdict = F.col("_verdict")
-        judge = judge_column(batch.plan, typed=False)
+        expectations = batch.plan.expectations
+        judge = judge_column(batch.plan, typed=bool(expectations))
+        wanted = dict.fromkeys((*expectations.needed, *batch.asked.library_columns))
         rows = batch.rows.withColumn("_verdict", judge(F.col("value"))).select(
             verdict["disposition"].alias("disposition"),
             verdict["failed"].alias("failed"),
@@ -95,6 +103,7 @@ class KafkaSink:
             "value",
             "headers",
             F.unix_millis("timestamp").alias("timestamp_ms"),
+            *(verdict["columns"][name].alias(f"{COLUMN_PREFIX}{name}") for name in wanted),
         )
         return CollectedBatch(self, batch, rows.toArrow())
 
@@ -107,9 +116,13 @@ class KafkaSink:
         disposition = rows.column("disposition")
         written = rows.filter(pc.less_equal(disposition, int(Disposition.ALERTED)))
         refused = rows.filter(pc.equal(disposition, int(Disposition.QUARANTINED)))
+        refusals: tuple[BatchRefusal, ...] = ()
+        if decision.refusal:
+            refusals = (BatchRefusal(batch.end, decision.refusal),)
+            written, refused = written.slice(0, 0), pa.concat_tables([refused, written])
         evidence: Counter[RuleKey] = Counter()
         records: Iterator[OutputRecord] = chain(
-            refused_records(refused, Destination(self._quarantine, held, batch.plan), evidence),
+            refused_records(refused, Destination(self._quarantine, held, batch.plan), evidence, refusals),
             accepted_records(written, Destination(self._accepted, held, batch.plan)),
             [_ledger_record(new)],
         )
@@ -142,6 +155,25 @@ class CollectedBatch:
         ordered = failed.sort_by([("partition", "ascending"), ("offset", "ascending")])
         (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
         return FailedRecord(found["partition"], found["offset"], found["failed"])
+
+    def noted(self) -> Partials:
+        """Note what the expectations of the contract ask for, here where the rows are."""
+        expectations = self.batch.plan.expectations
+        rows = self._written(expectations.needed)
+        return expectations.merge(expectations.observe(each) for each in rows.to_batches())
+
+    def library_rows(self) -> pa.Table:
+        """Give the columns that were asked for of the accepted rows."""
+        names = self.batch.asked.library_columns
+        return self._written(names).select(list(names))
+
+    def _written(self, names: tuple[str, ...]) -> pa.Table:
+        """Give typed columns of the accepted rows, and one more that keeps count of the rows."""
+        is_written = pc.less_equal(self.rows.column("disposition"), int(Disposition.ALERTED))
+        rows = self.rows.filter(is_written)
+        fields = [self.batch.plan.columns.field(name) for name in names]
+        columns = [rows.column(f"{COLUMN_PREFIX}{field.name}").cast(field.type) for field in fields]
+        return pa.table([*columns, rows.column("disposition")], pa.schema([*fields, ("", pa.int8())]))
 
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger, in one transaction."""

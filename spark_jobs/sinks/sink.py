@@ -6,9 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+
+from contracts.expectations.compile import Partials
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
+from spark_jobs.noting import NOTHING_ASKED, Asked
 from spark_jobs.steps import Stopwatch
 from spark_jobs.topics import Topic
 
@@ -51,6 +55,7 @@ class MicroBatch:
     plan: EnforcementPlan
     settled: tuple[Settlement, ...]
     watch: Stopwatch
+    asked: Asked = NOTHING_ASKED
 
     @property
     def contract(self) -> str:
@@ -88,6 +93,14 @@ class JudgedBatch(Protocol):
         """Give the first record, by partition and offset, that must not pass; to be asked when there is one."""
         ...
 
+    def noted(self) -> Partials:
+        """Give what was noted of the accepted rows, for the expectations of the contract."""
+        ...
+
+    def library_rows(self) -> pa.Table:
+        """Give the columns that were asked for of the accepted rows."""
+        ...
+
     def write(self, decision: Decision) -> Published:
         """Write what was decided, and move the ledger with it. Raises Fenced or Unavailable."""
         ...
@@ -98,7 +111,11 @@ class JudgedBatch(Protocol):
 
 
 class Sink(Protocol):
-    """A destination with its ledger. One instance serves one attempt of one stream and is not used after an error."""
+    """A destination with its ledger. One instance serves one attempt of one stream and is not used after an error.
+
+    The next batch is judged, in another thread, while the one before it is written; never two are judged or two written
+    at a time, and `adopt` runs alone.
+    """
 
     name: str
 

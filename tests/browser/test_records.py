@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -50,11 +51,16 @@ def test_reason_clause_and_marked_bytes(gateway: Traffic, contract: dict[str, An
     page.goto(refuse(gateway, contract, Refused(written(record), source_offset=4711)))
     expect(page.get_by_role("heading", level=1)).to_have_text(f"{contract['id']}/0/4711")
     assert [" ".join(text.split()) for text in page.locator(".sentence").all_inner_texts()] == [
-        "1 age holds a value that the contract forbids",
-        "2 discharge_date is outside its range (after 1900-01-01)",
-        "3 discharge_date is before admission_date",
+        "1 age is 999, a placeholder value",
+        "2 discharge_date 1900-01-01 is not after 1900-01-01",
+        "3 discharge_date 1900-01-01 is 46,297 days before admission_date 2026-10-04",
     ]
-    expect(page.locator("#violation-1 .clause")).to_contain_text("999 stands for an unknown age")
+    assert page.locator(".passes").all_inner_texts() == [
+        "Passes with any value but 999",
+        "Passes with a value after 1900-01-01",
+        "Passes with discharge_date not before admission_date",
+    ]
+    expect(page.locator("#violation-1 .why")).to_contain_text("999 stands for an unknown age")
     assert marked(page) == [("999", "1"), ('"2026-10-04"', "3"), ('"1900-01-01"', "2 3")]
 
 
@@ -63,19 +69,18 @@ def test_reason_clause_and_marked_bytes(gateway: Traffic, contract: dict[str, An
     [
         (
             written(admission(1, age="42")),
-            "age must be of type integer",
+            'age is the text "42", not a whole number',
             [('"42"', "1")],
         ),
         (
             written({key: value for key, value in admission(1).items() if key != "admission_id"}),
-            "Required property admission_id is missing",
+            "admission_id is missing",
             [("{", "1")],
         ),
-        (b'{"admission_id": nope}', "The record is not JSON", [("nope", "1")]),
         (
             b'{"admission_id": ]}',
-            "The record is not JSON",
-            [("hidden: unreadable from here on, and the contract classifies fields", "1")],
+            "The record is not JSON: it stops being JSON at line 1, column 18",
+            [("hidden: the record cannot be read, and the contract classifies fields", "1")],
         ),
         (b"", "The value is empty", []),
         (None, "The value is null", []),
@@ -163,6 +168,60 @@ def test_classified_values_do_not_reach_the_browser(gateway: Traffic, contract: 
             assert "SECRET" not in text
             assert b"SECRET".hex(" ") not in text
             assert "53</b><b>45</b><b>43</b>" not in text
+
+
+def test_a_reveal_shows_what_was_asked_for_and_stands_in_the_log(
+    gateway: Traffic, contract: dict[str, Any], page: Page
+) -> None:
+    record = admission(7, age=999, note=4)
+    address = refuse(
+        gateway,
+        contract,
+        Refused(written(record), source_offset=1, key=b"KEY-1", headers=(("origin", b"HOSPITAL-9"),)),
+    )
+    page.goto(address)
+    assert record["patient_id"] not in page.content()
+    expect(page.locator("#violation-1 .sentence")).to_contain_text("note must be of type string")
+    page.get_by_text("Show hidden values").click()
+    boxes = page.locator(".hidden-parts label")
+    assert [" ".join(text.split()) for text in boxes.all_inner_texts()] == [
+        "/address/postcode pii",
+        "/note pii",
+        "/patient_id pii",
+        "the producer's headers",
+        "the record's key",
+    ]
+    before = httpx.get(f"{gateway.url}/api/v1/audit", params={"limit": 1000}).json()["entries"]
+    boxes.get_by_text("/patient_id").click()
+    boxes.get_by_text("/note").click()
+    page.get_by_role("button", name="Show and log it").click()
+    page.wait_for_url("**/reveal?view=formatted")
+    expect(page.locator(".lines")).to_contain_text(record["patient_id"])
+    expect(page.locator("#violation-1 .sentence")).to_contain_text("note is the number 4, not text")
+    for still_hidden in ("LS1-SECRET", "KEY-1", "HOSPITAL-9"):
+        assert still_hidden not in page.content()
+    after = httpx.get(f"{gateway.url}/api/v1/audit", params={"limit": 1000}).json()["entries"]
+    place = f"record:{contract['id']}.quarantine/0/0"
+    assert [(one["action"], one["subject"], one["who"]) for one in after[len(before) :]] == [
+        ("record.revealed", f"{place}#/note", f"local:{getpass.getuser()}"),
+        ("record.revealed", f"{place}#/patient_id", f"local:{getpass.getuser()}"),
+    ]
+    page.get_by_role("link", name="Hide again").click()
+    page.wait_for_url(f"{address}?view=formatted")
+    assert record["patient_id"] not in page.content()
+    page.goto(f"{address}/reveal")
+    assert page.url == address
+
+
+def test_a_record_that_cannot_be_read_is_revealed_as_a_whole(
+    gateway: Traffic, contract: dict[str, Any], page: Page
+) -> None:
+    page.goto(refuse(gateway, contract, Refused(b'{"age": 1, "note": SECRET}', source_offset=1)))
+    assert "SECRET" not in page.content()
+    page.get_by_text("Show hidden values").click()
+    page.get_by_label("the whole value").check()
+    page.get_by_role("button", name="Show and log it").click()
+    expect(page.locator(".lines")).to_contain_text("SECRET")
 
 
 def test_masks_have_one_length(gateway: Traffic, contract: dict[str, Any], page: Page) -> None:

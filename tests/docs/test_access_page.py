@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from gateway.access.principal import Role
-from gateway.access.rules import RULES, Reach
+from gateway.access.rules import NATIVE, RULES, Reach
 from gateway.access.settings import AccessSettings
 from gateway.cli import audit, keys
 from gateway.confluent.operations import OPERATIONS
@@ -50,3 +50,13 @@ def test_the_matrix_is_the_one_that_is_enforced() -> None:
             checked += 1
     assert checked > 20
     assert {word for word, _, _ in MATRIX} == {role.word for role in Role}
+
+
+def test_every_operation_that_changes_something_stands_in_the_matrix() -> None:
+    named = {
+        (method, path)
+        for _, _, operations in MATRIX
+        for method, path in re.findall(r"`([A-Z]+) ([^`]+)`", operations)
+    }
+    changing = {key for key, rule in NATIVE.items() if rule.role > Role.VIEWER}
+    assert changing - named == set()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from contracts.document import LoadedContract, parse_contract
-from contracts.model import DataContract, Rule
+from contracts.document import LoadedContract, load_contract, parse_contract
+from contracts.model import DataContract, Expectation, Rule
 from contracts.plan import compile_plan
 from contracts.yaml_source import read_yaml
 
 PAGE = Path("docs/contract-author.md").read_text()
-WHOLE, RULES = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+WHOLE, RULES, EXPECTATIONS = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def _parse(text: str) -> LoadedContract:
@@ -31,6 +31,12 @@ def test_each_rule_compiles(rule: dict[str, Any]) -> None:
     contract = _parse(WHOLE).contract
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True) | {"rules": [rule]}
     compile_plan(DataContract.model_validate(document))
+
+
+def test_the_expectation_is_that_of_the_example() -> None:
+    example = load_contract(Path("schemas/examples/admissions/contract.yaml")).contract
+    (shown,) = read_yaml("expectations", EXPECTATIONS).value["expectations"]
+    assert (Expectation.model_validate(shown),) == example.expectations
 
 
 def test_every_rule_kind_is_shown() -> None:

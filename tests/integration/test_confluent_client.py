@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from confluent_kafka.schema_registry import (
     SchemaReference,
     SchemaRegistryClient,
     ServerConfig,
+    header_schema_id_serializer,
 )
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.common.schema_registry_client import (
@@ -269,6 +271,88 @@ def test_the_client_runs_the_rules_only_if_it_asks_for_them_and_the_judge_always
         json={"records": [{"value": {"age": 63}}, {"value": {"age": 999}}]},
     ).json()
     assert [verdict["disposition"] for verdict in judged["verdicts"]] == ["accepted", "quarantined"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"), [("header-avro", WIDER), ("header-json", JSON)], ids=["avro", "json"]
+)
+def test_the_guid_in_a_header_is_written_read_and_judged(
+    registry: Registry, client: SchemaRegistryClient, topic: str, text: str
+) -> None:
+    is_avro = text == WIDER
+    contract = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": topic,
+        "version": "1.0.0",
+        "topic": topic,
+        "framing": "confluent-header",
+        "schema": {"type": "avro" if is_avro else "json-schema", "definition": json.loads(text)},
+        "rules": [{"id": "age-is-known", "kind": "forbidden", "field": "/age", "values": [999]}],
+    }
+    assert httpx.post(f"{registry.url}/api/v1/contracts", json=contract).status_code == 201
+    conf = {"schema.id.serializer": header_schema_id_serializer}
+    write = AvroSerializer(client, text, conf=conf) if is_avro else JSONSerializer(text, client, conf=conf)
+    written: list[bytes] = []
+    named: list[bytes] = []
+    for age in (63, 999):
+        headers: list[tuple[str, bytes]] = []
+        # This client reads no framed record of fewer than six bytes, wherever its schema is named.
+        record = {"age": age, "ward": "intensive"}
+        payload = write(record, SerializationContext(topic, MessageField.VALUE, headers))
+        assert payload is not None
+        written.append(payload)
+        ((name, value),) = headers
+        assert name == "__value_schema_id"
+        named.append(value)
+    guid = client.get_latest_version(f"{topic}-value").guid
+    assert guid is not None
+    assert named == [b"\x01" + uuid.UUID(guid).bytes] * 2
+    # Nothing stands before the payload.
+    assert written[0] == (b"\x7e\x12intensive" if is_avro else b'{"age":63,"ward":"intensive"}')
+
+    with SchemaRegistryClient({"url": registry.url}) as reader:
+        registry.recorder.exchanges.clear()
+        read = AvroDeserializer(reader) if is_avro else JSONDeserializer(None, schema_registry_client=reader)
+        context = SerializationContext(topic, MessageField.VALUE, [("__value_schema_id", named[0])])
+        assert read(written[0], context) == {"age": 63, "ward": "intensive"}
+    assert ("GET", f"/schemas/guids/{guid}", 200) in registry.recorder.exchanges
+
+    with httpx.Client(base_url=registry.url) as http:
+        plan = RegistryContract(http, topic, grace_seconds=0, stopping=threading.Event()).current()
+    values = pa.array([*written, written[0], written[0]], pa.binary())
+    other = b"\x01" + uuid.uuid4().bytes
+    judged = plan.judge(values, None, pa.array([*named, None, other], pa.binary()))
+    assert judged.field("disposition").to_pylist() == [
+        Disposition.ACCEPTED,
+        Disposition.QUARANTINED,
+        Disposition.QUARANTINED,
+        Disposition.QUARANTINED,
+    ]
+
+
+def test_what_a_contract_promises_beside_its_schema_reaches_the_client_as_an_incompatible_schema(
+    registry: Registry, client: SchemaRegistryClient
+) -> None:
+    client.register_schema("promised-value", schema(JSON))
+    reader = {"reads": ["/age"], "team": "Statistics"}
+    contract = f"{registry.url}/api/v1/contracts/promised"
+    assert httpx.put(f"{contract}/consumers/aged", json=reader).status_code == 201
+    tightened = schema(JSON, rule_set=rules())
+    assert client.test_compatibility("promised-value", tightened) is False
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema("promised-value", tightened)
+    assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+    message = str(refused.value)
+    assert "Schema being registered is incompatible with an earlier schema" in message
+    assert "rule.added" in message
+    assert "consumers:'aged'" in message
+    candidate = message.rpartition("candidate:'")[2][:64]
+    agreement = {"consumer": "aged", "candidate": candidate}
+    assert httpx.post(f"{contract}/acknowledgements", json=agreement).status_code == 201
+    assert client.test_compatibility("promised-value", tightened) is True
+    client.register_schema("promised-value", tightened)
+    assert client.get_latest_version("promised-value").version == 2
 
 
 def test_references_are_followed_by_the_deserializer(client: SchemaRegistryClient) -> None:

@@ -185,14 +185,14 @@ def test_kill_9_loses_nothing_that_was_acknowledged(serve_on_both: Callable[[], 
 
 
 def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
-    serve: Callable[[], Server],
+    serve_on_both: Callable[[], Server],
 ) -> None:
     def register(server: Server, number: int) -> httpx.Response:
         field = {"name": "f", "type": "int", "default": number}
         text = json.dumps({"type": "record", "name": "R", "fields": [field]})
         return server.http.post(f"/subjects/killed-{number % 3}-value/versions", json={"schema": text})
 
-    victim = serve()
+    victim = serve_on_both()
     acknowledged: dict[int, str] = {}
 
     def write(start: int) -> None:
@@ -212,7 +212,7 @@ def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
     for thread in threads:
         thread.join()
 
-    survivor = serve()
+    survivor = serve_on_both()
     kept = {one["id"]: one["guid"] for one in survivor.http.get("/schemas").json()}
     assert acknowledged.items() <= kept.items()
     assert len(kept) <= len(acknowledged) + 3  # a write of each thread was under way
@@ -220,6 +220,44 @@ def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
     numbers = [one["number"] for one in listed]
     assert sum(numbers) == len(kept)  # every schema is a version of a contract, and the other way round
     assert register(survivor, 10_000).json()["id"] == max(kept) + 1
+
+
+def test_what_one_process_deletes_stays_deleted_in_every_other_and_no_id_is_given_twice(
+    serve_on_both: Callable[[], Server],
+) -> None:
+    one, other = serve_on_both(), serve_on_both()
+    path = "/subjects/t-value"
+
+    def register(server: Server, *fields: str) -> dict[str, object]:
+        text = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in fields]}
+        answer = server.http.post(f"{path}/versions", json={"schema": json.dumps(text)})
+        assert answer.status_code == 200
+        found: dict[str, object] = answer.json()
+        return found
+
+    assert (register(one, "a")["id"], register(other, "a")["id"]) == (1, 1)
+    assert other.http.delete(f"{CONTRACTS}/t/versions/1.0.0").status_code == 200
+    assert one.http.get(f"{CONTRACTS}/t/versions/latest").status_code == 404
+    assert one.http.get(f"{path}/versions").status_code == 404
+    assert one.http.get("/schemas/ids/1").status_code == 200
+    assert one.http.post(f"{CONTRACTS}/t/versions/1.0.0/undelete").status_code == 200
+    assert other.http.get(f"{path}/versions").json() == [1]
+    published = other.http.get(f"{CONTRACTS}/t").json()["versions"][0]["published_at"]
+    enforced = other.http.get(f"{CONTRACTS}/t/versions/latest", params={"asOf": published})
+    assert (enforced.status_code, enforced.headers["tidegate-contract"]) == (200, "t@1.0.0")
+
+    assert one.http.delete(path).json() == [1]
+    assert other.http.delete(path, params={"permanent": "true"}).json() == [1]
+    assert other.http.get("/schemas/ids/1").status_code == 404
+    assert register(one, "a")["id"] == 2
+    other.process.kill()
+    other.process.wait()
+    third = serve_on_both()
+    assert third.http.get("/schemas/ids/1").status_code == 404
+    again = register(third, "a")
+    assert (again["id"], again["version"]) == (2, 1)
+    numbers = [one["version"] for one in third.http.get(f"{CONTRACTS}/t").json()["versions"]]
+    assert numbers == ["2.0.0"]
 
 
 def test_contracts_of_an_older_database_are_shown_among_subjects(

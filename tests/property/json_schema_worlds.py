@@ -20,7 +20,21 @@ TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 NUMBERS = (-1, 0, 1, 1.0, 1.5, 2, 2.0, 3, 4, 0.5, 10)
 TEXTS = ("", "a", "b", "ab", "aa", "ba", "aab", "1", "x1", "2000-01-01", "1.2.3.4")
 NAMES = ("a", "b", "c", "ab", "x1")
-PATTERNS = ("^a", "b$", "^[ab]*$", "^x", "a", "^.{2}$", "^(a|b)$", "^[a-c]{1,2}$", "(?=a).b", "^a+$", "")
+PATTERNS = (
+    "^(?!ab)[a-c]*$",
+    r"\bab\b",
+    "^a",
+    "b$",
+    "^[ab]*$",
+    "^x",
+    "a",
+    "^.{2}$",
+    "^(a|b)$",
+    "^[a-c]{1,2}$",
+    "(?=a).b",
+    "^a+$",
+    "",
+)
 FORMATS = ("date", "ipv4", "uri", "email", "uuid", "nonsense", "regex", "date-time", "hostname")
 _SCALARS = (None, True, False, *NUMBERS, *TEXTS)
 
@@ -46,7 +60,10 @@ class SchemaMaker:
     def __init__(self, random: Random, dialect: int) -> None:
         self._random = random
         self._dialect = dialect
-        self._definitions = random.sample(("d", "e"), random.randrange(3))
+        self._favoured = random.choice(((), (), ("_later", "_combined"), ("_later", "_array"), ("_object",)))
+        self._definitions = random.sample(("d", "e"), random.choice((0, 1, 1, 2, 2)))
+        self._anchors = {name: f"#{name}" for name in self._definitions if random.random() < 0.3}
+        """Definitions that have a name of their own, by which references may call them."""
 
     def document(self) -> Any:
         """Make a whole schema."""
@@ -54,12 +71,23 @@ class SchemaMaker:
         if isinstance(schema, bool):
             return schema
         keyword = "$defs" if self._dialect > 2 else "definitions"
-        definitions = {name: self.schema(2) for name in self._definitions}
+        definitions = {name: self._named(name, self.schema(2)) for name in self._definitions}
         return {
             "$schema": DIALECTS[self._dialect],
             **schema,
             **({keyword: definitions} if definitions else {}),
         }
+
+    def _named(self, name: str, schema: Any) -> Any:
+        """Give a definition the name by which it may be called, or an identifier below which names begin anew."""
+        if name not in self._anchors or isinstance(schema, bool):
+            return schema
+        if self._dialect < 3:
+            return {**schema, "id" if self._dialect == 0 else "$id": f"#{name}"}
+        keyword = self._random.choice(("$anchor", "$anchor", "$dynamicAnchor"))
+        if self._dialect == 3:
+            keyword = "$anchor"
+        return {**schema, keyword: name}
 
     def schema(self, depth: int) -> Any:
         """Make a schema whose subschemas are nested `depth` deep at most."""
@@ -78,7 +106,9 @@ class SchemaMaker:
         choices = [self._object, self._array, self._combined, self._object]
         if self._dialect > 2:
             choices.append(self._later)
-        return random.choice(choices)(depth - 1)
+        # Few kinds of keywords in one schema meet each other more often than all kinds do.
+        favoured = [each for each in choices if each.__name__ in self._favoured]
+        return random.choice(favoured or choices)(depth - 1)
 
     def _any(self) -> dict[str, Any]:
         random = self._random
@@ -192,11 +222,17 @@ class SchemaMaker:
             if random.random() < 0.6:
                 made["else"] = self.schema(depth)
             return made
-        return {"$ref": self._reference()}
+        # A reference to the whole says something only of a part of the value.
+        return {"$ref": self._reference()} if self._definitions or depth < 2 else {}
 
     def _reference(self) -> str:
         keyword = "$defs" if self._dialect > 2 else "definitions"
-        return self._random.choice(("#", *(f"#/{keyword}/{name}" for name in self._definitions * 4)))
+        if not self._definitions or self._random.random() < 0.1:
+            return "#"
+        name = self._random.choice(self._definitions)
+        return self._random.choice(
+            (f"#/{keyword}/{name}", f"#/{keyword}/{name}", self._anchors.get(name, "#"))
+        )
 
     def _later(self, depth: int) -> dict[str, Any]:
         random = self._random

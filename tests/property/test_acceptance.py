@@ -216,7 +216,10 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
     ]
     exact = [plan.explain(value).disposition is Disposition.ACCEPTED for value in values]
     (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
-    refused = {position for position, _, _ in block.others}
+    refused = {position for position, _, _ in block.others} | {position for position, _ in block.broken}
+    for position, bits in block.broken:
+        rules = {violation.code for violation in plan.explain(values[position]).violations}
+        assert rules == {rule["id"] for index, rule in enumerate(RULES) if bits >> index & 1}
     accepted = [position not in refused for position in range(len(values))]
     assert [
         one
@@ -248,7 +251,8 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
         b'{"p": 0, "q": "b"}',
     ]
     (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
-    assert [position for position, _, _ in block.others] == [2, 3, 4]
+    assert [position for position, _, _ in block.others] == [2, 4]
+    assert block.broken == [(3, 2)]
 
 
 @settings(max_examples=1500, deadline=None)

@@ -18,7 +18,8 @@ from contracts.compatibility.avro import includes
 from contracts.compatibility.avro.data import Branch, Datum, Sizes, encode, json_text
 from contracts.compatibility.avro.documents import schema_of
 from contracts.compatibility.avro.meaning import logical_of, meaning
-from contracts.compatibility.avro.types import (
+from contracts.compatibility.inclusion import Outcome
+from contracts.formats.avro_types import (
     Array,
     AvroType,
     Enum,
@@ -29,7 +30,6 @@ from contracts.compatibility.avro.types import (
     Union,
     parse,
 )
-from contracts.compatibility.inclusion import Outcome
 
 Schema = Any
 

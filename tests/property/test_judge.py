@@ -19,6 +19,7 @@ from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.record import decode_exactly, decode_json
 from contracts.verdict import Disposition, Stage, Violation
+from contracts.wire import Framed
 
 RULES = [
     {"id": "sentinel", "kind": "forbidden", "field": "/n", "values": [999, 0.5], "severity": "warning"},
@@ -277,7 +278,7 @@ def encoded(record: Any) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(avro_records)
 def test_what_fastavro_writes_is_read_back(record: Any) -> None:
-    (decoded,) = AVRO_PLAN._format.decode(pa.array([encoded(record)]))
+    (decoded,) = AVRO_PLAN._format.decode(Framed(pa.array([encoded(record)])))
     assert decoded == record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -82,6 +83,27 @@ def test_a_column_is_judged_as_the_plan_judges(
     judged = frame.select("n", judge_column(plan, typed=typed)(F.col("value")).alias("verdict")).orderBy("n")
     found = judged.select("verdict").toArrow().column("verdict").combine_chunks()
     assert found.to_pylist() == expected.to_pylist()
+
+
+def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: SparkSession) -> None:
+    rules = [
+        {"id": "not-ahead", "kind": "range", "field": "/at", "not_after": "now + 1 minute"},
+        {"id": "fresh", "kind": "freshness", "field": "/at", "max_age": "1 day", "now": "batch"},
+    ]
+    document = json.dumps({**CONTRACT, "rules": rules})
+    noon = datetime(2024, 3, 10, 12, tzinfo=UTC)
+    plan = compile_plan(parse_contract(document, name="c.json", read_schema=None).contract)
+    plan = plan.with_now(int(noon.timestamp()) * 10**9)
+    moments = [("2024-03-10T11:00:00Z", -61), ("2024-03-10T11:00:00Z", -60), ("2024-03-08T11:00:00Z", 0)]
+    rows = [
+        {"n": n, "value": json.dumps({"at": at}).encode(), "timestamp": datetime.fromisoformat(at) + timedelta(seconds=s)}
+        for n, (at, s) in enumerate(moments)
+    ]  # fmt: skip
+    schema = pa.schema([("n", pa.int32()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", "UTC"))])
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema)).repartition(3)
+    judged = frame.select("n", judge_column(plan, typed=False)(F.col("value")).alias("verdict")).orderBy("n")
+    failed = [plan.failed_slots(row["verdict"]["failed"]) for row in judged.collect()]
+    assert [[slot.code for slot in slots] for slots in failed] == [["not-ahead"], [], ["fresh"]]
 
 
 def test_the_optimizer_never_judges_twice(spark: SparkSession, plan: EnforcementPlan) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from contracts.compatibility.avro.data import Branch, Datum, Sizes
-from contracts.compatibility.avro.defaults import fits
-from contracts.compatibility.avro.matching import ambiguous_fields, field_pairs, names_match
 from contracts.compatibility.avro.meaning import logical_of, time_unit
 from contracts.compatibility.avro.places import Place
-from contracts.compatibility.avro.types import (
+from contracts.fields import join
+from contracts.formats.avro_defaults import fits
+from contracts.formats.avro_matching import ambiguous_fields, field_pairs, names_match
+from contracts.formats.avro_types import (
     AvroType,
     Enum,
     Fixed,
@@ -21,7 +22,6 @@ from contracts.compatibility.avro.types import (
     RecordField,
     Union,
 )
-from contracts.fields import join
 
 CODES: Final = {
     "avro.type-changed": "the reader's type takes none of the writer's values",

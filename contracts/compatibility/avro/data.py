@@ -16,7 +16,7 @@ from typing import Any, Final
 import fastavro
 
 from contracts.compatibility.avro.documents import schema_of
-from contracts.compatibility.avro.types import (
+from contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
     AvroType,

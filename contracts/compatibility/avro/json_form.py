@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.compatibility.avro.types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 from contracts.fields import join
+from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 
 _PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
     "null": {"type": "null"},

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts.compatibility.avro.data import Branch, Datum, Sizes
-from contracts.compatibility.avro.matching import chosen_branches, field_pairs, matches
-from contracts.compatibility.avro.types import Array, AvroType, Enum, Map, Record, Union
 from contracts.fields import join
+from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, Union
 
 ANY: Final = "*"
 """Stands in a pointer for any item of an array and any name of a map."""

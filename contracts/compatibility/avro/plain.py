@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 from contracts.compatibility.avro.data import Branch, Datum
-from contracts.compatibility.avro.types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 
 _INTEGERS: Final = {"int": 2**31, "long": 2**63}
 

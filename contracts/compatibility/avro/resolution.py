@@ -22,11 +22,11 @@ from contracts.compatibility.avro.claims import (
     record_claims,
 )
 from contracts.compatibility.avro.data import Datum, Readings, Sizes, encode, json_text
-from contracts.compatibility.avro.matching import chosen_branches, field_pairs, matches
 from contracts.compatibility.avro.meaning import logical_of, meaning
 from contracts.compatibility.avro.places import Filling, Place
-from contracts.compatibility.avro.types import Array, AvroType, Enum, Map, Record, TooDeepError, Union, parse
 from contracts.compatibility.inclusion import Counterexample, Difference, Inclusion, Outcome
+from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, TooDeepError, Union, parse
 
 MAX_STEPS: Final = 500_000
 """Most pairs of types that are looked at; about a second."""

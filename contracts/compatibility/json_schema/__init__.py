@@ -1,5 +1,5 @@
 """Compatibility of JSON Schemas: whether every document of the old one is a document of the new one."""
 
-from contracts.compatibility.json_schema.prove import includes
+from contracts.compatibility.json_schema.prove import Pair, includes
 
-__all__ = ["includes"]
+__all__ = ["Pair", "includes"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from contracts.compatibility.json_schema.branch import Branch
 from contracts.compatibility.json_schema.containers import PropertyPlace, places
-from contracts.compatibility.json_schema.evaluate import fits_all
+from contracts.compatibility.json_schema.evaluate import fits, fits_all
 from contracts.compatibility.json_schema.gaps import branch_of
 from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Additional, Matching, Names, Node
@@ -37,6 +37,7 @@ _MAX_TRIED: Final = 200
 _MAX_CHOICES: Final = 2_000
 _SHARE: Final = 4
 _FEW: Final = 6
+_LOOKS_A_STEP: Final = 4
 
 
 class Maker:
@@ -116,9 +117,19 @@ class Maker:
 
     def _of_branch(self, branch: Branch, depth: int) -> Iterator[Any]:
         if branch.facts.values:
-            yield from _as_written(branch.listed, branch)
+            yield from _as_written(self._fitting(branch), branch)
             return
         yield from _in_turn(self._of_type(bit, branch, depth) for bit in _ORDER if branch.mask & bit)
+
+    def _fitting(self, branch: Branch) -> Iterator[Any]:
+        """Give the listed values that nothing known of the branch speaks against."""
+        leaves, broken = branch.facts.leaves.values(), branch.broken.values()
+        for index, value in enumerate(branch.listed):
+            self.prover.budget.spend(int(index % _LOOKS_A_STEP == 0))
+            if not any(fits(value, leaf) is False for leaf in leaves) and not any(
+                fits(value, leaf) is True for leaf in broken
+            ):
+                yield value
 
     def _of_type(self, bit: int, branch: Branch, depth: int) -> Iterator[Any]:
         if bit == NULL:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from contracts.compatibility.inclusion import Counterexample, Difference, Outcome
 from contracts.compatibility.json_schema.gaps import Gap, Situation, nearest_old
@@ -29,7 +29,7 @@ from contracts.compatibility.json_schema.nodes import (
     is_false,
     resolved,
 )
-from contracts.compatibility.json_schema.values import text_of
+from contracts.compatibility.json_schema.sentences import Words
 from contracts.fields import join
 
 CODES: Final = {
@@ -99,7 +99,6 @@ CODES: Final = {
 }
 """Every code, and what it means."""
 
-_MAX_SHOWN: Final = 80
 _MAX_LOOKED_AT: Final = 2_000
 _FIXED: Final = {
     "anyOf": "schema.any-of-narrowed",
@@ -140,22 +139,18 @@ def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample |
     change = _change(gap, known)
     at = gap.situation
     before = change.before
-    if counterexample is not None:
-        end = "a record that the old schema accepts breaks it"
-    elif gap.is_out_of_steps:
-        end = (
-            "whether every record that the old schema accepts keeps it was not decided within the given steps"
-        )
-    else:
-        end = "whether every record that the old schema accepts keeps it cannot be decided"
+    words = Words(at)
+    end = words.shown if counterexample is not None else words.open(is_out_of_steps=gap.is_out_of_steps)
     return Difference(
         outcome=Outcome.UNDETERMINED if counterexample is None else Outcome.REFUTED,
         code=change.code,
         keyword=change.keyword,
-        old_pointer=nearest_old(at.holding, at.old_pointer) if before is None else before.place.pointer,
+        old_pointer=nearest_old(at.holding, at.old, at.old_pointer)
+        if before is None
+        else before.place.pointer,
         new_pointer=change.new_pointer,
         field=join(at.field),
-        sentence=f"{change.sentence}; {end}",
+        sentence=f"{words.condition}{change.sentence}; {end}",
         counterexample=counterexample,
     )
 
@@ -167,47 +162,36 @@ def _change(gap: Gap, known: Sequence[Node]) -> _Change:
     if isinstance(target, Property | Matching | Additional | ItemAt | ItemsFrom):
         return _constrained(at, target)
     keyword = target.place.keyword
-    before = _before(target, (*at.holding, *known))
+    before = _before(target, (*at.holding, *known), at.old)
     code = _code(target, keyword, before)
-    return _Change(code, keyword, target.place.pointer, before, _sentence(at, target, before))
+    return _Change(code, keyword, target.place.pointer, before, Words(at).changed(target, before))
 
 
 def _closed(at: Situation, target: Node) -> _Change:
     """Nothing is accepted at a place any more: a property or an item that may not be there."""
-    via, pointer = at.via, target.place.pointer
-    where = _where(at)
+    via, pointer, words = at.via, target.place.pointer, Words(at)
     if isinstance(via, ItemAt | ItemsFrom):
-        return _Change(
-            "schema.items-closed",
-            via.place.keyword or "items",
-            pointer,
-            None,
-            f"no item is allowed at {where} any more",
-        )
+        return _Change("schema.items-closed", via.place.keyword or "items", pointer, None, words.no_item())
     if via is None:
-        return _Change("schema.closed", "", pointer, None, f"nothing is accepted at {where} any more")
+        return _Change("schema.closed", target.place.keyword, pointer, None, words.nothing())
     keyword = via.place.keyword or ("properties" if isinstance(via, Property) else "patternProperties")
     if at.is_declared and at.field[-1] != "*":
-        sentence = f"the property {where} is not allowed any more"
-        return _Change("schema.property-removed", keyword, pointer, None, sentence)
-    which = f"match {_shown(via.pattern)}" if isinstance(via, Matching) else "are not declared"
-    sentence = f"properties that {which}, at {where}, are not allowed any more"
-    return _Change("schema.property-closed", keyword, pointer, None, sentence)
+        return _Change("schema.property-removed", keyword, pointer, None, words.no_property())
+    pattern = via.pattern if isinstance(via, Matching) else None
+    return _Change("schema.property-closed", keyword, pointer, None, words.no_properties(pattern))
 
 
 def _constrained(at: Situation, target: Node) -> _Change:
-    place = target.place
+    place, words = target.place, Words(at)
     if isinstance(target, ItemAt | ItemsFrom):
-        keyword = place.keyword or "items"
-        sentence = f"items at {_where(at)} were free and must fit {_shown(place.value)}"
+        keyword, sentence = place.keyword or "items", words.constrained(place.value)
         return _Change("schema.items-constrained", keyword, place.pointer, None, sentence)
     keyword = place.keyword or ("properties" if isinstance(target, Property) else "patternProperties")
-    shown = target.schema.place.value if isinstance(target, Property | Matching | Additional) else place.value
-    sentence = f"{_where(at)} was free and must fit {_shown(shown)}"
-    return _Change("schema.property-constrained", keyword, place.pointer, None, sentence)
+    inner = target.schema.place.value if isinstance(target, Property | Matching | Additional) else place.value
+    return _Change("schema.property-constrained", keyword, place.pointer, None, words.constrained(inner))
 
 
-def _before(target: Node, holding: tuple[Node, ...]) -> Node | None:
+def _before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
     """Give what the old schema says of the same kind, beside each other or through references."""
     keyword = target.place.keyword
     alike = _LIMITS.get(keyword, frozenset({keyword}))
@@ -220,7 +204,7 @@ def _before(target: Node, holding: tuple[Node, ...]) -> Node | None:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.place.side is Side.OLD and node.place.keyword in alike:
+        if node.place.side is side and node.place.keyword in alike:
             return node
         if isinstance(node, All):
             waiting.extend(reversed(node.parts))
@@ -246,31 +230,3 @@ def _verb(target: Node, keyword: str, before: Node | None) -> str:
     if isinstance(target, Bound | Length | ItemCount | PropertyCount | Contains) and keyword != "contains":
         return "raised" if target.is_lower else "lowered"
     return "changed"
-
-
-def _sentence(at: Situation, target: Node, before: Node | None) -> str:
-    where, keyword = _where(at), target.place.keyword
-    if isinstance(target, Required):
-        return f"the property `{target.name}` of {where} is required now"
-    if isinstance(target, All) or not keyword:
-        return f"{where} must fit {_shown(target.place.value)}"
-    now = _shown(target.place.value)
-    if before is None:
-        return f"`{keyword}` of {where} is new: {now}"
-    if before.place.keyword != keyword:
-        return f"`{before.place.keyword}` {_shown(before.place.value)} of {where} became `{keyword}` {now}"
-    if before.place.value == target.place.value:
-        return f"`{keyword}` {now} of {where} means something else now"
-    return f"`{keyword}` of {where} went from {_shown(before.place.value)} to {now}"
-
-
-def _where(at: Situation) -> str:
-    return f"`{join(at.field)}`" if at.field else "the record"
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = text_of(value)
-    except (TypeError, ValueError, RecursionError):
-        text = "a schema"
-    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."

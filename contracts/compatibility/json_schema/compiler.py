@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -52,13 +53,19 @@ class Compiler:
         self.side = side
         self._document = document
         self._interner = interner
+        self._document_id = interner.new_id()
         self.dialect = dialect_of(document)
         self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
         self.keywords = KEYWORDS[self.dialect or Dialect.DRAFT202012]
         self._known: dict[int, Definition] = {}
         self._schemas = Survey(document, self.dialect)
         self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
+        self._followed: dict[tuple[str, str], Spot] = {}
+        self._parts_of: dict[int, int] = {}
+        self.parts = 0
+        """How many parts the schema has, each counted once for every way that leads to it."""
         self.has_references = False
+        """Whether a reference leads back to where it stands."""
 
     def number(self, *form: Hashable) -> int:
         """Give the id of a form."""
@@ -85,12 +92,17 @@ class Compiler:
         definition = self._known.get(id(spot.schema))
         if definition is None:
             definition = self._known[id(spot.schema)] = Definition()
+            before = self.parts
+            self.parts += _own_parts(spot.schema)
             definition.node = self._compiled(spot)
+            self._parts_of[id(spot.schema)] = self.parts - before
+            return definition.node
         if definition.node is not None:
+            self.parts += self._parts_of[id(spot.schema)]
             return definition.node
         self.has_references = True
         place = self.place(spot, "$ref")
-        number = self.number("reference", self.side, id(spot.schema))
+        number = self.number("reference", self._document_id, id(spot.schema))
         return Reference(number, place, definition)
 
     def _compiled(self, spot: Spot) -> Node:
@@ -213,6 +225,17 @@ class Compiler:
         reference = spot.schema[keyword]
         if keyword in _REFERENCES and self._schemas.is_ambiguous(keyword, reference):
             return None
+        if self._schemas.has_ids:
+            return self._looked_up(spot, keyword, reference)
+        # Without identifiers a reference means the same everywhere, and looking it up takes long.
+        known = self._followed.get((keyword, reference))
+        if known is None:
+            known = self._looked_up(spot, keyword, reference)
+            if known is not None and isinstance(known.schema, dict):
+                self._followed[keyword, reference] = known
+        return None if known is None else replace(known, depth=spot.depth + 1)
+
+    def _looked_up(self, spot: Spot, keyword: str, reference: str) -> Spot | None:
         try:
             found = spot.resolver.lookup(reference)
         except Unresolvable:
@@ -223,3 +246,8 @@ class Compiler:
                 return None  # a meta-schema, or something that is no schema
             pointer = f"{spot.pointer}/{escape(keyword)}"
         return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
+
+
+def _own_parts(schema: dict[str, Any]) -> int:
+    """Count what a schema says of one value by itself."""
+    return 1 + sum(len(each) if isinstance(each, dict | list) else 1 for each in schema.values())

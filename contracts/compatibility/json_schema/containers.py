@@ -226,7 +226,7 @@ class _Regions:
         if 0 < len(names) <= (_MAX_EXCLUDED if matched else _MAX_LISTED):
             by_key = {key_of(name): name for name in names}
             number = self._prover.interner.id_of("values", frozenset(by_key))
-            yield OneValue(number, Place(Side.NEW, ""), by_key)
+            yield OneValue(number, Place(Side.NEITHER, ""), by_key)
 
 
 # Arrays.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from itertools import chain, islice
 from typing import Any, Final
 
 from contracts.compatibility.inclusion import Counterexample
 from contracts.compatibility.json_schema.candidates import Maker
-from contracts.compatibility.json_schema.gaps import LEADING, Gap, Step
+from contracts.compatibility.json_schema.gaps import LEADING, Gap, Step, branch_of
 from contracts.compatibility.json_schema.gathered import arrays, objects
 from contracts.compatibility.json_schema.nodes import Node
-from contracts.compatibility.json_schema.values import exact, exceeds, text_of, written
+from contracts.compatibility.json_schema.prover import BudgetSpentError
+from contracts.compatibility.json_schema.shrinking import Shrinker, Trial
+from contracts.compatibility.json_schema.values import exceeds, text_of
 from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.record import MAX_DEPTH, decode_exactly
@@ -23,6 +23,13 @@ from contracts.verdict import Violation
 _MAX_TRIES: Final = 120
 MAX_CHECKS: Final = 400
 _MAX_JUDGED: Final = 12_000
+_LEAST_JUDGED: Final = 200
+_MAX_LOOKED_AT: Final = 30_000_000
+"""Most parts of schemas that all documents may be held against, if each is held against every part."""
+MAX_EFFORT: Final = 3_000_000
+"""Most looks of the judge, where they have to be counted; one that is counted takes as long as ten that are not."""
+_MAX_TRIES_OF_ALL: Final = 6_000
+_LEAST_TRIES: Final = 12
 _MAX_PARTS: Final = 2_000
 
 
@@ -42,18 +49,47 @@ class Refuter:
         self._old = old
         self._new = new
         self._maker = maker
-        self._left = _MAX_JUDGED
+        parts = 1 + old.work.parts + new.work.parts
+        self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_LOOKED_AT // parts))
+        self._effort = MAX_EFFORT
+        self.checked = 0
+        """How many lighter documents were judged."""
         self._general: list[Any] | None = None
+        self._shrinker: Shrinker | None = None
+        self._smallest: dict[tuple[frozenset[int], frozenset[int], int], Any] = {}
+        """The values that broke a schema, by what the old schema says of their place."""
 
-    def refute(self, gap: Gap, checks: int = MAX_CHECKS) -> Counterexample | None:
-        """Give a counterexample for a gap; None when none was found, which says nothing about the schemas.
+    @property
+    def _is_over(self) -> bool:
+        return self._left <= 0 or self._effort <= 0
+
+    def refute(self, gap: Gap, checks: int = MAX_CHECKS, gaps: int = 1) -> Counterexample | None:
+        """Give a counterexample for one of so many gaps; None when none was found, which says nothing about the schemas.
 
         At most `checks` smaller documents are judged.
         """
         pointer = gap.target.place.pointer
-        for document in chain(islice(self._documents(gap), _MAX_TRIES), self._any_documents()):
+        known = self._known_elsewhere(gap, pointer)
+        if known is not None:
+            return known
+        tries = min(_MAX_TRIES, max(_LEAST_TRIES, _MAX_TRIES_OF_ALL // gaps))
+        for document in chain(islice(self._documents(gap), tries), self._any_documents()):
+            if self._is_over:
+                break
             if self._separates(document, pointer):
-                return self._counterexample(document, pointer, checks)
+                return self._counterexample(document, pointer, gap, checks)
+        return None
+
+    def _known_elsewhere(self, gap: Gap, pointer: str) -> Counterexample | None:
+        """Give a counterexample with the very value that was found where the schemas say the same of another place."""
+        if _question(gap) not in self._smallest or self._is_over:
+            return None
+        value = self._smallest[_question(gap)]
+        for document in islice(self._wrapped([value], gap.situation.steps), 2):
+            if self._separates(document, pointer):
+                text = text_of(document)
+                is_real = self._tells_apart(decode_exactly(text.encode(errors="replace")))
+                return Counterexample(text) if is_real else None
         return None
 
     def refute_anywhere(self) -> Counterexample | None:
@@ -61,15 +97,39 @@ class Refuter:
         found = next(
             (document for document in self._any_documents() if self._separates(document, None)), None
         )
-        return None if found is None else self._counterexample(found, None, MAX_CHECKS)
+        return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
 
-    def _counterexample(self, document: Any, pointer: str | None, checks: int) -> Counterexample | None:
+    def _counterexample(
+        self, document: Any, pointer: str | None, gap: Gap | None, checks: int
+    ) -> Counterexample | None:
         """Shrink a document, and judge its very text once more."""
-        for candidate in (self._shrunk(document, pointer, checks), document):
+
+        def trial(lighter: Any) -> Trial:
+            self.checked += 1
+            return self._trial(lighter, pointer)
+
+        if self._shrinker is None:
+            self._shrinker = self._new_shrinker()
+        field = () if gap is None else gap.situation.field
+        smallest = self._shrinker.shrunk(document, field, trial, checks)
+        if gap is not None and (found := _at(smallest, field)):
+            (self._smallest[_question(gap)],) = found
+        for candidate in (smallest, document):
             text = text_of(candidate)
             if self._tells_apart(decode_exactly(text.encode(errors="replace"))):
                 return Counterexample(text)
         return None
+
+    def _new_shrinker(self) -> Shrinker:
+        """Build a shrinker that knows what the old schema plainly asks for, and which values are small already."""
+        try:
+            branch = branch_of(self._maker.prover, (self._old.node,), ())
+        except BudgetSpentError:
+            branch = None
+        if branch is None:
+            return Shrinker((), {})
+        root = branch.facts.objects
+        return Shrinker(root.required, {name: made[0] for name, made in root.fillers.items()})
 
     def _any_documents(self) -> Iterator[Any]:
         if self._general is None:
@@ -85,15 +145,14 @@ class Refuter:
         inner = self._maker.values(at.holding, (*at.broken, broken), 0, 12)
         yield from self._wrapped(inner, at.steps)
 
-    def _wrapped(self, values: list[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
+    def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
         """Put values where they belong, the rest of each container made to fit the old schema."""
         if not steps:
             yield from values
             return
         *outer, step = steps
         for value in values:
-            containers = list(islice(self._containers(step, value), 4))
-            yield from self._wrapped(containers, tuple(outer))
+            yield from self._wrapped(islice(self._containers(step, value), 4), tuple(outer))
 
     def _containers(self, step: Step, value: Any) -> Iterator[Any]:
         for branch in self._maker.branches(step.holding, step.broken, 0):
@@ -110,100 +169,56 @@ class Refuter:
 
     def _separates(self, document: Any, pointer: str | None) -> bool:
         """Whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
+        if exceeds(document, MAX_DEPTH, _MAX_PARTS):
+            self._left -= 1
+            return False
+        return self._trial(document, pointer) is Trial.APART
+
+    def _trial(self, document: Any, pointer: str | None) -> Trial:
+        """Judge a document that is small enough."""
         self._left -= 1
-        if self._left < 0 or exceeds(document, MAX_DEPTH, _MAX_PARTS):
-            return False
-        if not self._tells_apart(document):
-            return False
-        return pointer is None or any(_is_near(pointer, each) for each in self._new.judge.refusing(document))
+        if self._left < 0 or not self._is_bounded(document):
+            return Trial.OTHERWISE
+        if not self._old.judge.is_valid(document):
+            return Trial.REFUSED
+        if self._new.judge.is_valid(document):
+            return Trial.OTHERWISE
+        is_there = pointer is None or any(
+            _is_near(pointer, each) for each in self._new.judge.refusing(document)
+        )
+        return Trial.APART if is_there else Trial.OTHERWISE
+
+    def _is_bounded(self, document: Any) -> bool:
+        for side in (self._old, self._new):
+            effort = side.work.effort(document)
+            self._effort -= effort.looks + 10 * effort.counted if effort.is_bounded else 10 * effort.counted
+            if not effort.is_bounded or self._effort < 0:
+                return False
+        return True
 
     def _tells_apart(self, record: Any) -> bool:
-        if isinstance(record, Violation):
-            return False
-        if not self._old.work.is_bounded(record) or not self._new.work.is_bounded(record):
+        if isinstance(record, Violation) or not self._is_bounded(record):
             return False
         return self._old.judge.is_valid(record) and not self._new.judge.is_valid(record)
 
-    # Shrinking.
 
-    def _shrunk(self, document: Any, pointer: str | None, checks: int) -> Any:
-        changed = True
-        while changed:
-            changed = False
-            for smaller in _smaller(document):
-                checks -= 1
-                if checks < 0:
-                    return document
-                if self._separates(smaller, pointer):
-                    document, changed = smaller, True
-                    break
-        return document
+def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
+    at = gap.situation
+    return frozenset(each.id for each in at.holding), frozenset(each.id for each in at.broken), gap.target.id
+
+
+def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
+    """Give the value at a place in a document, in a list; none where names or indexes lead nowhere."""
+    for token in field:
+        if isinstance(document, dict) and token in document:
+            document = document[token]
+        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+            document = document[int(token)]
+        else:
+            return []
+    return [document]
 
 
 def _is_near(pointer: str, refused: str) -> bool:
     """Whether a keyword that refuses is the one at `pointer`, around it or inside it."""
     return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")
-
-
-def _weight(value: Any) -> tuple[int, int, str]:
-    text = text_of(value)
-    return len(text), sum(character not in _PLAIN for character in text), text
-
-
-_MANY: Final = 4
-_PLAIN: Final = frozenset('0123456789aefnlrstu{}[],:".')
-
-
-def _smaller(value: Any) -> Iterator[Any]:
-    """Give lighter values: parts left out, then parts made lighter, then the simplest values there are."""
-    if value is None or isinstance(value, bool):
-        return
-    if isinstance(value, dict):
-        yield from _smaller_objects(value)
-    elif isinstance(value, list):
-        yield from ([] for _ in value[:1])
-        for index in range(len(value)):
-            yield value[:index] + value[index + 1 :]
-        for index, item in enumerate(value):
-            yield from ([*value[:index], lighter, *value[index + 1 :]] for lighter in _smaller(item))
-    weight = _weight(value)
-    yield from (each for each in _simpler(value) if _weight(each) < weight)
-
-
-def _simpler(value: Any) -> Iterator[Any]:
-    if isinstance(value, str):
-        yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
-    elif isinstance(value, int | float | Decimal):
-        yield from (0, 1, 2, -1)
-        yield from _rounder(value)
-    yield from (0, "", {}, [], None)
-
-
-def _smaller_objects(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    names = list(value)
-    if names:
-        yield {}
-    if len(names) > _MANY:
-        for part in (names[::2], names[1::2], names[: len(names) // 2], names[len(names) // 2 :]):
-            yield {name: value[name] for name in part}
-    for name in names:
-        yield {each: member for each, member in value.items() if each != name}
-    for name in names:
-        for shorter in ("", "a", name[: len(name) // 2], name[1:]):
-            if len(shorter) < len(name) and shorter not in value:
-                yield {shorter if each == name else each: member for each, member in value.items()}
-    for name, member in value.items():
-        yield from ({**value, name: lighter} for lighter in _smaller(member))
-
-
-def _rounder(value: float | Decimal) -> Iterator[Any]:
-    number = exact(value)
-    if number is None:
-        return
-    yield int(number / 2)
-    yield int(number)
-    places = 0
-    while (number * 10**places).denominator != 1:
-        places += 1
-    if places > 1:
-        yield written(Fraction(round(number * 10 ** (places - 1)), 10 ** (places - 1)))

@@ -9,33 +9,18 @@ from typing import TYPE_CHECKING, Any, Final
 from referencing import Specification
 
 from contracts.compatibility.json_schema.dialect import Dialect, dialect_of
+from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
 from contracts.source import escape
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
 
 _IDS: Final = frozenset({"$id", "id"})
+_NOTED: Final = frozenset({"$id", "id", "$schema", "$dynamicAnchor", "$recursiveAnchor"})
+_NESTED: Final = frozenset({dict, list})
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
-)
-_IN_ONE: Final = frozenset(
-    {
-        "additionalItems",
-        "additionalProperties",
-        "contains",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-    }
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
-_IN_LIST: Final = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_IN_MAP: Final = frozenset(
-    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 
 
@@ -66,33 +51,45 @@ class Survey:
 
     def __init__(self, document: Any, dialect: Dialect | None) -> None:
         self._dialect = dialect
-        self._pointers: dict[int, str] = {}
+        self._above: dict[int, tuple[int | None, str]] = {}
         self._anchors: dict[str, int] = {}
         self._is_recursive = False
         self._ids = 0
         self._is_shared = False
         self._has_other_dialect = False
+        self.has_ids = False
+        """Whether any part of the document, or the whole, may have a base URI of its own."""
         self._walk(document)
 
     def _walk(self, document: Any) -> None:
-        stack: list[tuple[str, Any]] = [("", document)]
+        stack: list[tuple[int | None, str, Any]] = [(None, "", document)]
         while stack:
-            pointer, node = stack.pop()
+            above, token, node = stack.pop()
             if isinstance(node, list):
-                stack.extend((f"{pointer}/{index}", item) for index, item in enumerate(node))
+                own = id(node)
+                self._above.setdefault(own, (above, token))
+                stack.extend(
+                    (own, str(index), item) for index, item in enumerate(node) if item.__class__ in _NESTED
+                )
             elif isinstance(node, dict):
-                self._is_shared = self._is_shared or id(node) in self._pointers
-                self._pointers.setdefault(id(node), pointer)
-                self._note(pointer, node)
-                stack.extend((f"{pointer}/{escape(str(name))}", member) for name, member in node.items())
+                own = id(node)
+                self._is_shared = self._is_shared or own in self._above
+                self._above.setdefault(own, (above, token))
+                if not _NOTED.isdisjoint(node):
+                    self._note(node, is_root=above is None)
+                stack.extend(
+                    (own, name, member) for name, member in node.items() if member.__class__ in _NESTED
+                )
 
-    def _note(self, pointer: str, node: dict[str, Any]) -> None:
+    def _note(self, node: dict[str, Any], *, is_root: bool) -> None:
         anchor = node.get("$dynamicAnchor")
         if isinstance(anchor, str):
             self._anchors[anchor] = self._anchors.get(anchor, 0) + 1
         self._is_recursive = self._is_recursive or node.get("$recursiveAnchor") is True
-        if pointer:
-            self._ids += any(isinstance(node.get(keyword), str) for keyword in ("$id", "id"))
+        named = any(isinstance(node.get(keyword), str) for keyword in ("$id", "id"))
+        self.has_ids = self.has_ids or named
+        if not is_root:
+            self._ids += named
             self._has_other_dialect = self._has_other_dialect or (
                 "$schema" in node and dialect_of(node) is not self._dialect
             )
@@ -109,13 +106,63 @@ class Survey:
 
     def pointer_of(self, schema: Any) -> str | None:
         """Give where an object of the document stands; None for anything else."""
-        return self._pointers.get(id(schema)) if isinstance(schema, dict) else None
+        if not isinstance(schema, dict) or id(schema) not in self._above:
+            return None
+        found: list[str] = []
+        above, token = self._above[id(schema)]
+        while above is not None:
+            found.append(f"/{escape(token)}")
+            above, token = self._above[above]
+        return "".join(reversed(found))
 
     def is_ambiguous(self, keyword: str, reference: str) -> bool:
         """Whether a dynamic reference may lead elsewhere than a plain one."""
         if keyword == "$recursiveRef":
             return self._is_recursive and self._ids > 0
         return self._anchors.get(reference.rpartition("#")[2], 0) > 1
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two schema documents differ in annotations and in the order of members only, and so say the same."""
+    if _are_alike(one, other, may_be_annotated=False):
+        return True
+    return _are_alike(one, other, may_be_annotated=True) and not any(
+        map(_refers_to_annotations, (one, other))
+    )
+
+
+def _are_alike(one: Any, other: Any, *, may_be_annotated: bool) -> bool:
+    """Compare two schemas, or with `may_be_annotated=False` any two values. For `==` alone, 1 is true."""
+    if one.__class__ is not other.__class__:
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(
+            _are_alike(each, beside, may_be_annotated=may_be_annotated)
+            for each, beside in zip(one, other, strict=True)
+        )
+    if not isinstance(one, dict):
+        return bool(one == other) and repr(one) == repr(other)
+    left_out = _ANNOTATIONS if may_be_annotated else frozenset()
+    if not may_be_annotated and len(one) != len(other):
+        return False
+    if may_be_annotated and one.keys() - left_out != other.keys() - left_out:
+        return False
+    return all(
+        name in other and _are_members_alike(name, each, other[name], may_be_annotated=may_be_annotated)
+        for name, each in one.items()
+        if name not in left_out
+    )
+
+
+def _are_members_alike(keyword: str, one: Any, other: Any, *, may_be_annotated: bool) -> bool:
+    if not may_be_annotated:
+        return _are_alike(one, other, may_be_annotated=False)
+    if keyword in SCHEMA_MAP and isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _are_alike(each, other[name], may_be_annotated=True) for name, each in one.items()
+        )
+    is_schema = keyword in ONE_SCHEMA or (keyword in SCHEMA_LIST and isinstance(one, list))
+    return _are_alike(one, other, may_be_annotated=is_schema)
 
 
 def without_annotations(schema: Any) -> Any:
@@ -128,12 +175,12 @@ def _stripped(schema: Any) -> Any:
         return schema
     kept: dict[str, Any] = {}
     for keyword, value in schema.items():
-        if keyword in _IN_MAP and isinstance(value, dict):
+        if keyword in SCHEMA_MAP and isinstance(value, dict):
             kept[keyword] = {name: _stripped(each) for name, each in value.items()}
-        elif keyword in _IN_LIST and isinstance(value, list):
+        elif keyword in SCHEMA_LIST and isinstance(value, list):
             kept[keyword] = [_stripped(each) for each in value]
         elif keyword not in _ANNOTATIONS:
-            kept[keyword] = _stripped(value) if keyword in _IN_ONE else value
+            kept[keyword] = _stripped(value) if keyword in ONE_SCHEMA else value
     return kept
 
 

@@ -80,7 +80,8 @@ def fits(value: Any, node: Node, look: _Look | None = None) -> bool | None:
 def _fits(value: Any, node: Node, look: _Look) -> bool | None:
     match node:
         case All(parts=parts):
-            return _every(fits(value, part, look.down()) for part in parts)
+            down = look.down()
+            return _every(fits(value, part, down) for part in parts if not _is_idle(value, part))
         case AnyOf(parts=parts):
             return _some(fits(value, part, look.down()) for part in parts)
         case OneOf(parts=parts):
@@ -91,6 +92,11 @@ def _fits(value: Any, node: Node, look: _Look) -> bool | None:
             return _condition(value, node, look.down())
         case _:
             return _leaf(value, node, look)
+
+
+def _is_idle(value: Any, node: Node) -> bool:
+    """Whether a node is about a property that is not there, as most are in a small value."""
+    return isinstance(node, Property) and isinstance(value, dict) and node.name not in value
 
 
 def _leaf(value: Any, node: Node, look: _Look) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from contracts.compatibility.json_schema.evaluate import is_additional, matches
 from contracts.compatibility.json_schema.nodes import (
@@ -101,6 +102,8 @@ class ObjectFacts:
     names: list[Node] = field(default_factory=list)
     is_possible: bool = False
     """Whether no required property was found to be impossible."""
+    fillers: dict[str, list[Any]] = field(default_factory=dict)
+    """Values that were made for properties."""
     _at: dict[str, tuple[Node, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

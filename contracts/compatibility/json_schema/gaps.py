@@ -29,6 +29,8 @@ from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError,
 MAX_GAPS: Final = 500
 _MAX_COMPARED: Final = 50_000
 _MAX_CASES: Final = 12
+_MAX_ALTERNATIVES: Final = 100
+"""Most alternatives of either schema at one place that are gone through one by one."""
 _MAX_CHOICES: Final = 8
 """Most choices of the old schema at one place that are gone through one by one."""
 _MAX_LINKS: Final = 200
@@ -63,9 +65,13 @@ class Situation:
     broken: tuple[Node, ...] = ()
     field: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
+    old: Side = Side.ONE
+    """The side of the old schema."""
     old_pointer: str = ""
     via: Node | None = None
     """The leaf of the new schema that leads here from the container; None at the top."""
+    is_conditional: bool = False
+    """Whether the new schema speaks of this place only under an `if`."""
     is_declared: bool = True
     """Whether the old schema speaks of this place by name."""
 
@@ -81,12 +87,13 @@ class Gap:
 
 def gaps(prover: Prover, old: Node, new: Node) -> list[Gap]:
     """Give every gap between two schemas, at most MAX_GAPS; none when the old one is included in the new one."""
-    return _Search(prover).search(old, new)
+    return _Search(prover, old.place.side).search(old, new)
 
 
 class _Search:
-    def __init__(self, prover: Prover) -> None:
+    def __init__(self, prover: Prover, side: Side) -> None:
         self._prover = prover
+        self._side = side
         self._gaps: dict[tuple[str, tuple[str, ...]], Gap] = {}
         self._entered: set[tuple[frozenset[int], frozenset[int], int]] = set()
         self._done: set[tuple[tuple[str, ...], frozenset[int], frozenset[int], int]] = set()
@@ -95,7 +102,7 @@ class _Search:
         self._is_out_of_steps = False
 
     def search(self, old: Node, new: Node) -> list[Gap]:
-        situation = Situation((old,))
+        situation = Situation((old,), old=self._side)
         self._compare_once(situation, new)
         if (self._is_uncovered or len(self._done) >= _MAX_COMPARED) and not self._gaps:
             self._add(situation, new)
@@ -144,7 +151,7 @@ class _Search:
         self._prover.budget = Budget(whole.left // _SHARE)
         given = self._prover.budget.left
         try:
-            return self._prover.is_empty(holding, broken)
+            return self._is_asserted(holding, broken) or self._prover.is_empty(holding, broken)
         except (BudgetSpentError, RecursionError):
             self._prover.forget_path()
             self._is_out_of_steps = True
@@ -152,6 +159,11 @@ class _Search:
         finally:
             whole.left -= given - max(self._prover.budget.left, 0)
             self._prover.budget = whole
+
+    def _is_asserted(self, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> bool:
+        """Whether what must be broken is one of the very things that hold: the usual case, and quickly seen."""
+        base = self._prover.base({node.id: node for node in holding})
+        return base is None or any((node.id, True) in base.asserted for node in broken)
 
     def _descend(self, at: Situation, target: Node) -> None:
         match target:
@@ -161,14 +173,17 @@ class _Search:
                 if self._prover.are_disjoint(target):
                     self._alternatives(at, target, parts)
             case Condition(test=test, then=then, otherwise=otherwise):
-                self._compare(replace(at, holding=(*at.holding, test)), then)
-                self._compare(replace(at, broken=(*at.broken, test)), otherwise)
+                self._compare(replace(at, holding=(*at.holding, test), is_conditional=True), then)
+                self._compare(replace(at, broken=(*at.broken, test), is_conditional=True), otherwise)
             case Property() | Matching() | Additional() | ItemAt() | ItemsFrom():
                 for case in self._cases(at, target):
                     self._below(case, target)
 
     def _alternatives(self, at: Situation, target: Node, parts: tuple[Node, ...]) -> None:
         """Where only one alternative can hold at all, it is the one that must."""
+        if len(parts) > _MAX_ALTERNATIVES:
+            self._add(at, target)
+            return
         for case in self._cases(at, target):
             live = [part for part in parts if not self._is_covered((*case.holding, part), case.broken)]
             if len(live) == 1:
@@ -190,6 +205,10 @@ class _Search:
                 yield case
                 continue
             clause = min(branch.clauses, key=len)
+            if len(clause) > _MAX_ALTERNATIVES:
+                given += 1
+                yield case
+                continue
             for node, holds in reversed(clause):
                 chosen = (
                     replace(case, holding=(*case.holding, node))
@@ -236,7 +255,9 @@ class _Search:
             place.holding,
             field=(*at.field, token),
             steps=(*at.steps, Step(at.holding, at.broken, place.name, place)),
-            old_pointer=nearest_old(place.holding, nearest_old(at.holding, at.old_pointer)),
+            old=self._side,
+            is_conditional=at.is_conditional,
+            old_pointer=self._old_pointer(at, place.holding),
             via=target,
             is_declared=place.name in explicit_names(branch.facts.objects),
         )
@@ -251,10 +272,15 @@ class _Search:
             holding,
             field=(*at.field, str(index) if isinstance(target, ItemAt) else "*"),
             steps=(*at.steps, Step(at.holding, at.broken, index)),
-            old_pointer=nearest_old(holding, nearest_old(at.holding, at.old_pointer)),
+            old=self._side,
+            is_conditional=at.is_conditional,
+            old_pointer=self._old_pointer(at, holding),
             via=target,
         )
         self._enter(below, target, schema)
+
+    def _old_pointer(self, at: Situation, holding: tuple[Node, ...]) -> str:
+        return nearest_old(holding, self._side, nearest_old(at.holding, self._side, at.old_pointer))
 
     def _enter(self, below: Situation, target: Node, schema: Node) -> None:
         """Compare one property or item; what the old schema left free is one gap, not one a keyword."""
@@ -278,9 +304,9 @@ def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...
     return branch
 
 
-def nearest_old(holding: tuple[Node, ...], otherwise: str) -> str:
+def nearest_old(holding: tuple[Node, ...], side: Side, otherwise: str) -> str:
     """Give where the old schema speaks of a place, behind references, or the nearest place around it."""
-    node = next((node for node in holding if node.place.side is Side.OLD), None)
+    node = next((node for node in holding if node.place.side is side), None)
     if node is None:
         return otherwise
     for _ in range(_MAX_LINKS):

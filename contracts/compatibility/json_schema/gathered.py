@@ -171,11 +171,11 @@ class _Objects:
 
     def _completed(self, start: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Add the properties that must be there; then vary one at a time."""
-        facts, broken = self._facts, self._broken
-        needed = [name for name in dict.fromkeys((*broken.properties, *facts.required)) if name not in start]
+        required, broken = self._facts.required, self._broken.properties
+        needed = [name for name in dict.fromkeys((*broken, *required)) if name not in start]
         choices: dict[str, list[Any]] = {}
         for name in needed:
-            made = self._maker.values(facts.at(name), broken.properties.get(name, ()), self._depth + 1)
+            made = self._made(name)
             if not made:
                 return
             choices[name] = made
@@ -183,6 +183,18 @@ class _Objects:
         yield first
         for name, made in islice(choices.items(), _FEW):
             yield from ({**first, name: value} for value in made[1:])
+
+    def _made(self, name: str) -> list[Any]:
+        """Give values for a property that must be there."""
+        facts, broken = self._facts, self._broken.properties
+        if name in broken:
+            return self._maker.values(facts.at(name), broken[name], self._depth + 1)
+        made = facts.fillers.get(name)
+        if made is None:
+            made = self._maker.values(facts.at(name), (), self._depth + 1)
+            if made:
+                facts.fillers[name] = made
+        return made
 
     def _padded(self, start: dict[str, Any]) -> dict[str, Any] | None:
         """Add properties until there are enough."""

@@ -26,10 +26,12 @@ _MAX_LOOKED_AT: Final = 200
 
 
 class Side(StrEnum):
-    """Which of the two schemas a node comes from."""
+    """Which of two schemas a node comes from; either may be the one that is asked to include the other."""
 
-    OLD = "old"
-    NEW = "new"
+    ONE = "one"
+    OTHER = "other"
+    NEITHER = "neither"
+    """Made by the proof itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class Interner:
     def id_of(self, *form: Hashable) -> int:
         """Give the number of a form; numbers count from 0 in the order of their first use."""
         return self._ids.setdefault(form, len(self._ids))
+
+    def new_id(self) -> int:
+        """Give a number that no form has."""
+        return self.id_of(object())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

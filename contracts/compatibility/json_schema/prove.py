@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from contracts.compatibility.inclusion import Counterexample, Difference, Inclusion, Outcome
 from contracts.compatibility.json_schema.candidates import Maker
 from contracts.compatibility.json_schema.codes import difference
-from contracts.compatibility.json_schema.compiler import Compiler, TooDeepError
 from contracts.compatibility.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
-from contracts.compatibility.json_schema.document import without_annotations
+from contracts.compatibility.json_schema.document import is_same
+from contracts.compatibility.json_schema.formula import Formula, Schema
 from contracts.compatibility.json_schema.gaps import Gap, branch_of, gaps
-from contracts.compatibility.json_schema.loops import loop_in
 from contracts.compatibility.json_schema.nodes import Interner, Node, Side
 from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError, Prover
-from contracts.compatibility.json_schema.values import exceeds, shape_of
-from contracts.compatibility.json_schema.work import Work
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.model import JsonSchema
+from contracts.compatibility.json_schema.sentences import shown_apart
 
 DEFAULT_BUDGET: Final = 50_000
 """Steps of the proof; a second or two where every one is needed."""
-MAX_NESTING: Final = 200
-MAX_PARTS: Final = 200_000
 _LEAST_CHECKS: Final = 15
+_MAX_CHECKS: Final = 4_000
+"""So many lighter documents are judged for all differences, unless there are very many of them."""
 _SHARE: Final = 8
 """One difference gets an eighth of the steps that are left, so that a hard one leaves some for the others."""
-
-Schema = dict[str, Any] | bool
 
 
 def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = DEFAULT_BUDGET) -> Inclusion:
@@ -37,32 +31,52 @@ def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = 
     bounds the steps of the proof, and again those of the search for counterexamples; what does not fit is
     UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Nothing is fetched.
     """
-    if any(exceeds(schema, MAX_NESTING, MAX_PARTS) for schema in (old, new)):
+    return Pair(old, new, formats_asserted=formats_asserted).forth(budget)
+
+
+class Pair:
+    """Two schemas that are compared in both directions, each compiled once."""
+
+    def __init__(self, one: Schema, other: Schema, *, formats_asserted: bool) -> None:
+        self._interner = Interner()
+        self._formats_asserted = formats_asserted
+        self._one = self._formula(Side.ONE, one)
+        self._other = self._formula(Side.OTHER, other)
+
+    def forth(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
+        """Answer as `includes` does: whether the other schema accepts every document of the one.
+
+        `guarded` stands for the one, which asks for more.
+        """
+        one = self._one if guarded is None else self._formula(Side.ONE, guarded)
+        return _included(one, self._other, budget)
+
+    def back(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
+        """Answer whether the one schema accepts every document of the other, or of what stands for it."""
+        other = self._other if guarded is None else self._formula(Side.OTHER, guarded)
+        return _included(other, self._one, budget)
+
+    def _formula(self, side: Side, schema: Schema) -> Formula:
+        return Formula(side, schema, self._interner, formats_asserted=self._formats_asserted)
+
+
+def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
+    if old.is_too_large or new.is_too_large:
         return Inclusion(
             Outcome.UNDETERMINED, (_undecided("the schemas are too large or too deeply nested"),)
         )
-    judges = (_judge(old, formats_asserted=formats_asserted), _judge(new, formats_asserted=formats_asserted))
-    bare = (without_annotations(old), without_annotations(new))
-    if bare[0] == bare[1] and shape_of(bare[0]) == shape_of(bare[1]):  # for `==`, 1 is true
+    judges = old.judge, new.judge
+    if is_same(old.schema, new.schema):
         return Inclusion(Outcome.PROVEN)
-    interner = Interner()
-    compilers = [
-        Compiler(side, schema, interner, formats_asserted=formats_asserted)
-        for side, schema in ((Side.OLD, old), (Side.NEW, new))
-    ]
-    try:
-        before, after = (compiler.compile() for compiler in compilers)
-    except (TooDeepError, RecursionError):
+    if old.is_too_deep or new.is_too_deep:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))
-    # A loop has a reference in it that leads back, and most schemas have none.
-    are_recursive = [compiler.has_references for compiler in compilers]
-    nodes = [node for node, is_recursive in zip((before, after), are_recursive, strict=True) if is_recursive]
-    loop = next((found for node in nodes if (found := loop_in(node)) is not None), None)
+    if old.node.id == new.node.id and old.loop is None and new.loop is None:
+        return Inclusion(Outcome.PROVEN)
     judged = [
-        Judged(judge, node, Work(node, is_recursive=is_recursive))
-        for judge, node, is_recursive in zip(judges, (before, after), are_recursive, strict=True)
+        Judged(judge, formula.node, formula.work) for judge, formula in zip(judges, (old, new), strict=True)
     ]
-    return _Comparison(judged[0], judged[1], Prover(interner, Budget(budget)), loop).answer(budget)
+    prover = Prover(old.interner, Budget(budget))
+    return _Comparison(judged[0], judged[1], prover, old.loop or new.loop).answer(budget)
 
 
 class _Comparison:
@@ -77,21 +91,25 @@ class _Comparison:
         if not found and self._loop is None:
             return Inclusion(Outcome.PROVEN)
         left = Budget(budget)
-        checks = min(MAX_CHECKS, max(_LEAST_CHECKS, 10 * MAX_CHECKS // max(1, len(found))))
-        differences = [self._difference(gap, left, checks) for gap in found]
+        differences = []
+        for others, gap in zip(reversed(range(len(found))), found, strict=True):
+            # What the first ones find out, the others need not try.
+            spare = _MAX_CHECKS - self._refuter.checked - others * _LEAST_CHECKS
+            checks = min(MAX_CHECKS, max(_LEAST_CHECKS, spare))
+            differences.append(self._difference(gap, left, checks, len(found)))
         if not any(each.outcome is Outcome.REFUTED for each in differences):
             self._prover.budget = Budget(budget // _SHARE)
             differences = self._refuted_anyhow(differences)
         refuted = any(each.outcome is Outcome.REFUTED for each in differences)
         return Inclusion(Outcome.REFUTED if refuted else Outcome.UNDETERMINED, tuple(differences))
 
-    def _difference(self, gap: Gap, left: Budget, checks: int) -> Difference:
+    def _difference(self, gap: Gap, left: Budget, checks: int, gaps: int) -> Difference:
         given = left.left // _SHARE
         self._prover.budget = Budget(given)
         known: list[Node] = []
         try:
             known = self._known(gap)
-            return difference(gap, known, self._refuter.refute(gap, checks))
+            return difference(gap, known, self._refuter.refute(gap, checks, gaps))
         except (BudgetSpentError, RecursionError):
             self._prover.forget_path()
             return difference(gap, known, None)
@@ -111,22 +129,20 @@ class _Comparison:
         except (BudgetSpentError, RecursionError):
             found = None
         if self._loop is not None:
-            place = self._loop.place
             sentence = "a reference leads back to itself without a step into the record"
             # A proof that fails for the loop alone says so of the whole schema.
             differences = [each for each in differences if each.keyword]
-            return [*differences, _undecided(sentence, self._loop, found, place.keyword or "$ref")]
+            sides = (self._schemas[0].place.side, self._schemas[1].place.side)
+            return [*differences, _undecided(sentence, self._loop, found, sides)]
         if found is None or not differences:
             return differences
         first = differences[0]
-        return [_refuted(first, found), *differences[1:]]
+        is_back = self._schemas[0].place.side is Side.OTHER
+        return [_refuted(first, found, is_back=is_back), *differences[1:]]
 
 
-def _refuted(undetermined: Difference, found: Counterexample) -> Difference:
-    sentence = (
-        undetermined.sentence.rpartition("; ")[0]
-        + "; a record that the old schema accepts breaks the new one"
-    )
+def _refuted(undetermined: Difference, found: Counterexample, *, is_back: bool) -> Difference:
+    sentence = f"{undetermined.sentence.rpartition('; ')[0]}; {shown_apart(is_back=is_back)}"
     return Difference(
         Outcome.REFUTED,
         undetermined.code,
@@ -140,17 +156,15 @@ def _refuted(undetermined: Difference, found: Counterexample) -> Difference:
 
 
 def _undecided(
-    sentence: str, loop: Node | None = None, found: Counterexample | None = None, keyword: str = ""
+    sentence: str,
+    loop: Node | None = None,
+    found: Counterexample | None = None,
+    sides: tuple[Side, Side] = (Side.ONE, Side.OTHER),
 ) -> Difference:
-    old = loop.place.pointer if loop is not None and loop.place.side is Side.OLD else ""
-    new = loop.place.pointer if loop is not None and loop.place.side is Side.NEW else ""
+    keyword = "" if loop is None else loop.place.keyword or "$ref"
+    side = None if loop is None else loop.place.side
+    pointer = "" if loop is None else loop.place.pointer
+    old, new = (pointer if side is each else "" for each in sides)
     code = "schema.undecided" if loop is None else "schema.reference-undecided"
     outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
     return Difference(outcome, code, keyword, old, new, "", sentence, found)
-
-
-def _judge(schema: Schema, *, formats_asserted: bool) -> JsonSchemaFormat:
-    formats = "assert" if formats_asserted else "annotate"
-    return JsonSchemaFormat(
-        JsonSchema.model_validate({"type": "json-schema", "definition": schema, "formats": formats})
-    )

@@ -89,7 +89,7 @@ class Prover:
         self._path = _Path()
         self._bases: dict[frozenset[int], Branch | None] = {}
         self._disjoint: dict[int, bool] = {}
-        self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEW, ""), STRING)
+        self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEITHER, ""), STRING)
 
     def is_empty(self, holding: Iterable[Node], broken: Iterable[Node] = (), depth: int = 0) -> bool:
         """Whether surely no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
@@ -116,7 +116,7 @@ class Prover:
     def patterns(self, *patterns: str | None) -> tuple[Node, ...]:
         """Build tests for patterns that some name must match; None is no test."""
         return tuple(
-            Pattern(self.interner.id_of("pattern", each), Place(Side.NEW, ""), each)
+            Pattern(self.interner.id_of("pattern", each), Place(Side.NEITHER, ""), each)
             for each in patterns
             if each is not None
         )
@@ -166,6 +166,8 @@ class Prover:
         if base is None:
             return True
         branch = self.extended(base, [(node, False) for node in unfit.values()])
+        if branch is not None:
+            self.budget.spend(branch.weight)
         return branch is None or self.is_closed(branch, depth)
 
     def base(self, fit: dict[int, Node]) -> Branch | None:
@@ -226,7 +228,7 @@ class Prover:
         """Give the literal that a value has one of the types of a mask; both kinds of number go together."""
         both = INTEGER | FRACTION
         chosen = mask & both if bit & both else bit
-        return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEW, ""), chosen), True
+        return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEITHER, ""), chosen), True
 
     def _is_closed_with(self, branch: Branch, literal: Literal, depth: int, choices: int) -> bool:
         more = self.extended(branch, [literal])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from contracts.compatibility.json_schema.branch import Branch
@@ -16,6 +16,7 @@ from contracts.compatibility.json_schema.nodes import (
     MultipleOf,
     Node,
     OneValue,
+    Pattern,
     Precision,
     WrittenAsInteger,
 )
@@ -23,8 +24,11 @@ from contracts.compatibility.json_schema.regular import Question, TooLargeError,
 from contracts.compatibility.json_schema.theories import NumberFacts, StringFacts
 from contracts.compatibility.json_schema.values import NUMBER, exact, is_decimal, type_of, written
 
-_ASIDE: Final = re.compile(r"\(\?<?[=!][^()]*\)|\\[bB]")
 _FEW: Final = 20
+_ASSERTED: Final = re.compile(r"\(\?<?[=!]([^()]*)\)")
+"""What a look-around looks for."""
+_OTHERS: Final = "bzBZ19 _-"
+_FEW_PLACES: Final = 8
 _HAIR: Final = Fraction(1, 10**20)
 """A part of a number that no double shows."""
 MAX_WHOLE: Final = 10**15
@@ -64,8 +68,18 @@ def string_candidates(branch: Branch) -> Iterator[str]:
     listed = [text for node in branch.broken.values() if isinstance(node, OneValue) for text in node.values]
     with suppress(TooLargeError):
         yield from islice(strings(facts.question), 20)
-    for pattern in facts.inside:
-        yield from _likely(pattern)
+    unread = [
+        leaf.pattern
+        for leaf in branch.broken.values()
+        if isinstance(leaf, Pattern) and automaton_of(leaf.pattern) is None
+    ]
+    if unread:
+        with suppress(TooLargeError):
+            yield from chain.from_iterable(map(_varied, islice(strings(facts.question), 2)))
+    for asserted in chain.from_iterable(map(_ASSERTED.findall, unread)):
+        if automaton_of(asserted) is not None:
+            with suppress(TooLargeError):
+                yield from islice(strings(Question((asserted,), ())), 3)
     yield from _ANY_STRINGS
     least, most = facts.count.least, facts.count.most
     for length in dict.fromkeys((least, least + 1, most if most is not None else least)):
@@ -79,13 +93,12 @@ def string_candidates(branch: Branch) -> Iterator[str]:
         yield from _SAMPLES[name]
 
 
-def _likely(pattern: str) -> Iterator[str]:
-    """Give strings for a pattern that is not read, as if its look-around and word borders were not there."""
-    if automaton_of(pattern) is None:
-        plain = _ASIDE.sub("", pattern)
-        if automaton_of(plain) is not None:
-            with suppress(TooLargeError):
-                yield from islice(strings(Question((plain,), ())), 20)
+def _varied(text: str) -> Iterator[str]:
+    """Give strings that are like one: what cannot be read may look at any character of them."""
+    for other in _OTHERS:
+        yield other * len(text)
+        for index in range(min(len(text), _FEW_PLACES)):
+            yield f"{text[:index]}{other}{text[index + 1 :]}"
 
 
 def writing_matters(branch: Branch) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from contracts.compatibility.json_schema.assertions import without_assertions
 from contracts.compatibility.json_schema.evaluate import fits
 from contracts.compatibility.json_schema.facts import Count
 from contracts.compatibility.json_schema.nodes import (
@@ -196,7 +197,7 @@ class StringFacts:
                 case Length(is_lower=is_lower, limit=limit):
                     self._limit(limit, is_lower=is_lower)
                 case Pattern(pattern=pattern):
-                    self.inside.append(pattern)
+                    self.inside.append(_readable(pattern))
                 case Format(name=name):
                     self.formats.append(leaf)
                     if name in FORMAT_LANGUAGES:
@@ -256,6 +257,13 @@ class StringFacts:
         return any(fits("", leaf) is False for leaf in self.holding) or any(
             fits("", leaf) is True for leaf in self.broken
         )
+
+
+def _readable(pattern: str) -> str:
+    """Give a pattern that an automaton reads and that matches at least as much, where there is one."""
+    if automaton_of(pattern) is not None:
+        return pattern
+    return without_assertions(pattern) or pattern
 
 
 def _has_none(question: Question) -> bool:

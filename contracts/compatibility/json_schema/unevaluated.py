@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from contracts.compatibility.json_schema.document import Spot
 from contracts.compatibility.json_schema.evaluate import matches
 from contracts.compatibility.json_schema.nodes import Node, Place
+from contracts.compatibility.json_schema.values import OBJECT
 
 if TYPE_CHECKING:
     from contracts.compatibility.json_schema.compiler import Compiler  # it calls these functions
@@ -214,8 +215,11 @@ class _Collector:
         if "if" in schema:
             yield from self._conditional(spot)
         for name in schema.get("dependentSchemas", ()):
-            needed = self._compiler.required_name(self._compiler.place(spot, "dependentSchemas"), name)
-            yield spot.at("dependentSchemas", name), (needed,)
+            place = self._compiler.place(spot, "dependentSchemas")
+            # What is no object lacks nothing, and yet the schema does not apply to it.
+            is_object = self._compiler.type_is(place, OBJECT)
+            needed = self._compiler.required_name(place, name)
+            yield spot.at("dependentSchemas", name), (is_object, needed)
 
     def _conditional(self, spot: Spot) -> Iterator[tuple[Spot, tuple[Node, ...]]]:
         test = self._compiler.schema(spot.at("if"))

@@ -36,6 +36,7 @@ MAX_EXPONENT: Final = 400
 """Numbers written with larger exponents are not calculated with: 1e999999999 would fill the memory."""
 
 Key = tuple[Any, ...]
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def exact(number: float | Decimal) -> Fraction | None:
@@ -139,13 +140,20 @@ def is_decimal(number: Fraction) -> bool:
 
 def text_of(value: Any) -> str:
     """Write a value as JSON text, decimals digit by digit."""
+    try:
+        return _ENCODER.encode(value)
+    except TypeError:  # there are decimals in it
+        return _exact_text(value)
+
+
+def _exact_text(value: Any) -> str:
     if isinstance(value, dict):
         members = (
-            f"{json.dumps(name, ensure_ascii=False)}:{text_of(member)}" for name, member in value.items()
+            f"{json.dumps(name, ensure_ascii=False)}:{_exact_text(member)}" for name, member in value.items()
         )
         return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(text_of(item) for item in value) + "]"
+        return "[" + ",".join(_exact_text(item) for item in value) + "]"
     if isinstance(value, Decimal):
         return f"{value:f}" if abs(value.adjusted()) <= MAX_EXPONENT else str(value)
     return json.dumps(value, ensure_ascii=False)

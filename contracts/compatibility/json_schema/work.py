@@ -6,6 +6,7 @@ judged, and what is not judged is not refuted.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from contracts.compatibility.json_schema.evaluate import is_additional, matches
@@ -61,30 +62,37 @@ def below(node: Node) -> tuple[Node, ...]:
             return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What judging a document takes: `looks` of the judge, and how many of them had to be counted one by one."""
+
+    looks: int
+    counted: int
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the judge looks at most MAX_LOOKS times at a node and a value."""
+        return self.looks <= MAX_LOOKS
+
+
 class Work:
     """Tells for one schema which documents are judged in bounded time."""
 
-    def __init__(self, root: Node, *, is_recursive: bool) -> None:
+    def __init__(self, root: Node, parts: int, *, is_recursive: bool) -> None:
+        self.parts = parts
         self._root = root
-        # No value makes the judge look more often than this, but for several items.
-        self._is_small = not is_recursive and _unfolded(root, {}) <= MAX_LOOKS // 2
+        # No value makes the judge look more often than at every part, but for several items.
+        self._is_small = not is_recursive and parts <= MAX_LOOKS // 2
 
-    def is_bounded(self, document: Any) -> bool:
-        """Whether judging a document takes at most MAX_LOOKS looks at a node and a value."""
+    def effort(self, document: Any) -> Effort:
+        """Say what judging a document takes."""
         if self._is_small:
-            return True
+            return Effort(0, 0)
+        known: dict[tuple[int, int], int] = {}
         try:
-            return _looks(document, self._root, {}) <= MAX_LOOKS
+            return Effort(_looks(document, self._root, known), len(known))
         except RecursionError:
-            return False
-
-
-def _unfolded(node: Node, known: dict[int, int]) -> int:
-    """Count the nodes of a schema without recursion, each as often as a way leads to it."""
-    if id(node) not in known:
-        parts = (*beside(node), *below(node))
-        known[id(node)] = 1 + sum(_unfolded(part, known) for part in parts)
-    return known[id(node)]
+            return Effort(MAX_LOOKS + 1, len(known))
 
 
 def _looks(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:

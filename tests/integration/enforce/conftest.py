@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,12 @@ from pyspark.sql import SparkSession
 from gateway.embedded.broker import Broker
 from gateway.embedded.jars import Jars
 from spark_jobs.settings import JobSettings
+from spark_jobs.steps import Step
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment
 from tests.integration.enforce.registry import Registry
+
+CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
 
 
 @pytest.fixture
@@ -93,3 +99,21 @@ def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
         job.exit_code()
         assert job.process.stderr is not None
         job.process.stderr.close()
+
+
+@pytest.fixture
+def job(jars: Jars, registry: Registry, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Give a function that starts the job in its own process, until a signal of its own after a step."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(line: Line, step: Step, times: int, how: str = "SIGKILL") -> subprocess.Popen[bytes]:
+        settings = {**environment(line, jars, registry.url), "TIDEGATE_MAX_OFFSETS": "10"}
+        command = [sys.executable, CRASHING_JOB, step, str(times), line.contract_id, how]
+        with (tmp_path / "job.log").open("a") as log:
+            started.append(subprocess.Popen(command, env={**os.environ, **settings}, stderr=log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

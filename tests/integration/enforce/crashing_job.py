@@ -1,4 +1,6 @@
-"""The job in a process of its own that kills itself (SIGKILL) after a given step: `crashing_job.py STEP TIMES CONTRACT_ID`.
+"""The job in a process of its own that kills itself after a given step: `crashing_job.py STEP TIMES CONTRACT_ID`.
+
+With SIGSTOP as a fourth argument it stops instead, and goes on as a zombie when somebody lets it.
 
 Nothing is patched: the job tells its observer of each step that it has finished. Its settings come from the environment.
 """
@@ -15,14 +17,15 @@ from spark_jobs.steps import Step
 
 
 def main() -> None:
-    step, times, contract_id = sys.argv[1:]
+    step, times, contract_id, *how = sys.argv[1:]
     left = int(times)
+    number = signal.Signals[how[0]] if how else signal.SIGKILL
 
     def kill_after(_stream: str, finished: Step) -> None:
         nonlocal left
         left -= finished == step
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if left == 0 and finished == step:
+            os.kill(os.getpid(), number)
 
     enforce_contracts(JobSettings(), (contract_id,), observer=kill_after)
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
+import psycopg
 from confluent_kafka import Producer
+from psycopg import sql
+from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
 from contracts.document import parse_contract
@@ -17,10 +20,12 @@ from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.jars import Jars
 from spark_jobs.outputs import read_committed
-from spark_jobs.reconcile import open_table, reconcile_table, reconcile_topic
+from spark_jobs.reconcile import open_table, reconcile_stream
 from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from spark_jobs.sinks.kafka import ledger_name, read_ledger
+from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import StepObserver, ignore_steps
 from spark_jobs.stream import Job, StreamAttempt, accepted_topic, quarantine_topic
 from spark_jobs.topics import Topics
@@ -125,9 +130,29 @@ class Line:
         self.attempt(observer, **changes).run(Event(), Event())
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table's rows by source position, as PyIceberg reads them."""
+        """The table's rows by source position, as PyIceberg, psycopg or Delta's reader reads them."""
+        if self.settings.sink == "postgresql":
+            return self._rows_of_postgresql()
+        if self.settings.sink == "delta":
+            rows = self.spark.read.format("delta").load(self.delta().name)
+            return rows.orderBy("_source.partition", "_source.offset").toArrow().to_pylist()
         found = open_table(self.settings.warehouse, self.contract_id).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda each: (each["_source"]["partition"], each["_source"]["offset"]))
+
+    def _rows_of_postgresql(self) -> list[dict[str, Any]]:
+        table = sql.Identifier(*qualified_name(self.contract_id))
+        query = sql.SQL("SELECT * FROM {} ORDER BY _source_partition, _source_offset").format(table)
+        with self.database() as connection:
+            return connection.cursor(row_factory=dict_row).execute(query).fetchall()
+
+    def delta(self) -> DeltaTable:
+        """Open the table of the Delta sink."""
+        return DeltaTable(self.spark, table_location(self.settings.warehouse, self.contract_id))
+
+    def database(self) -> psycopg.Connection[Any]:
+        """Connect to the database of the PostgreSQL sink."""
+        assert self.settings.postgresql_url is not None
+        return psycopg.connect(self.settings.postgresql_url.get_secret_value())
 
     def accepted(self) -> list[Sent]:
         return self.read(accepted_topic(self.topic))
@@ -155,18 +180,29 @@ class Line:
             found = read_ledger(self.settings.bootstrap_servers, ledger_name(self.contract_id))
             assert found is not None
             return found
+        if self.settings.sink == "postgresql":
+            with self.database() as connection:
+                query = "SELECT ledger FROM tidegate.ledger WHERE stream = %s"
+                row = connection.execute(query, (self.contract_id,)).fetchone()
+            assert row is not None
+            return Ledger.parse(row[0])
+        if self.settings.sink == "delta":
+            ledger = self.delta().read()
+            assert ledger is not None
+            return ledger
         table = open_table(self.settings.warehouse, self.contract_id)
         return Ledger.parse(table.properties[LEDGER_PROPERTY])
 
     def reconcile(self) -> Reconciliation:
-        if self.settings.sink == "kafka":
-            return reconcile_topic(self.settings.bootstrap_servers, self.contract_id)
-        return reconcile_table(self.settings.bootstrap_servers, self.settings.warehouse, self.contract_id)
+        return reconcile_stream(self.settings, self.contract_id)
 
 
 def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
     """Settings of a job in a process of its own."""
+    url = line.settings.postgresql_url
     return {
+        "TIDEGATE_POSTGRESQL_URL": url.get_secret_value() if url else "",
+        "TIDEGATE_WRITE_MODE": line.settings.write_mode,
         "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
         "TIDEGATE_REGISTRY_URL": registry_url,
         "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),

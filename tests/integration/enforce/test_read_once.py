@@ -46,13 +46,16 @@ class CountingPlan:
             raise AttributeError(name)
         return getattr(self._plan, name)
 
-    def judge(self, values: pa.Array) -> pa.StructArray:
-        self._note(len(values))
-        return self._plan.judge(values)
+    def with_now(self, now: int) -> CountingPlan:
+        return CountingPlan(self._plan.with_now(now), self._notes)
 
-    def judge_typed(self, values: pa.Array) -> pa.StructArray:
+    def judge(self, values: pa.Array, *beside: Any) -> pa.StructArray:
         self._note(len(values))
-        return self._plan.judge_typed(values)
+        return self._plan.judge(values, *beside)
+
+    def judge_typed(self, values: pa.Array, *beside: Any) -> pa.StructArray:
+        self._note(len(values))
+        return self._plan.judge_typed(values, *beside)
 
     def _note(self, count: int) -> None:
         file = os.open(self._notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -210,7 +210,7 @@ class TestAssociations:
         producer = hire("producer:a.")
         for method in ("POST", "PUT"):
             answer = producer.ask(method, "/associations", associate(MINE))
-            assert (answer.status_code, answer.json()["error_code"]) == (409, 40902)
+            assert (answer.status_code, answer.json()["error_code"]) == (409, 40903)
             assert HIDDEN not in answer.text
         assert [one["subject"] for one in registry.json(ASSOCIATION)] == [HIDDEN]
 
@@ -280,3 +280,30 @@ def test_the_audit_log_names_who_registered_and_who_deleted(hire: Hire, registry
     remover.ask("DELETE", "/subjects/a.new-value")
     entries = registry.json("/api/v1/audit?subject=a.new-value")["entries"]
     assert [entry["who"] for entry in entries] == [producer.name, remover.name]
+
+
+@pytest.mark.usefixtures("registry")
+def test_registering_by_force_needs_an_approver(hire: Hire) -> None:
+    path, schema = f"/subjects/{MINE}/versions", {"schema": AVRO.replace('"U"', '"Other"')}
+    producer, approver = hire("producer:a."), hire("approver:a.")
+    assert producer.ask("POST", path, schema).status_code == 409
+    refused = producer.ask("POST", f"{path}?force=true", schema)
+    assert (refused.status_code, refused.json()["error_code"]) == (403, 40301)
+    assert approver.ask("POST", f"{path}?force=True", schema).status_code == 200
+    for name in (HIDDEN, UNKNOWN):
+        assert approver.ask("POST", f"/subjects/{name}/versions?force=true", schema).status_code == 403
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_alias_opens_nothing_that_its_subject_does_not(hire: Hire, admin: Person) -> None:
+    approver = hire("approver:a.")
+    for alias, subject in (("a.alias", HIDDEN), ("a.other", UNKNOWN), ("a.mine", MINE)):
+        assert approver.ask("PUT", f"/config/{alias}", {"alias": subject}).status_code == 200
+    hidden, unknown = (
+        approver.ask("GET", f"/subjects/{name}/versions/latest") for name in ("a.alias", "a.other")
+    )
+    assert hidden.status_code == 404
+    assert same_but_for("a.alias", "a.other", hidden) == same_but_for("a.other", "a.other", unknown)
+    assert approver.ask("POST", "/subjects/a.alias/versions", {"schema": AVRO}).status_code == 403
+    assert approver.json("/subjects/a.mine/versions") == [1]
+    assert admin.json("/subjects/a.alias/versions") == [1, 2]

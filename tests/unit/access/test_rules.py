@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
 from gateway.access.principal import Role
-from gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, rule_of
+from gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, Rule, rule_of
 from gateway.app import create_app
 from gateway.confluent.operations import OPERATIONS
 from gateway.factory import Factory
@@ -68,7 +68,7 @@ def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewer
 def test_no_operation_of_the_native_face_that_changes_something_is_for_viewers() -> None:
     for (method, path), rule in NATIVE.items():
         assert (rule.role > Role.VIEWER) == (
-            (method != "GET" and not path.endswith("/judge")) or "audit" in path
+            (method != "GET" and not path.endswith("/judge")) or path.endswith(("/audit", "/keys"))
         )
 
 
@@ -83,7 +83,9 @@ def test_what_is_public_holds_nothing_of_anybody() -> None:
         "/openapi.json",
         "/desk/static/{digest}/{name}",
     }
-    assert {method for method, _ in DESK} == {"GET"}
+    changing = {path: rule for (method, path), rule in DESK.items() if method != "GET"}
+    reveal = Rule(Role.APPROVER, Reach.SOMEWHERE)
+    assert changing == {"/desk/records/{topic}/{partition}/{offset}/reveal": reveal}
 
 
 def test_head_asks_for_what_get_asks_for() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.privacy.account import Told
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.cli.judge import Tally, line_batches
 
@@ -56,9 +57,10 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
     violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
     refused = Verdict(Disposition.QUARANTINED, (violation, violation))
     tally = Tally(limit=1)
-    tally.add([Verdict(Disposition.ACCEPTED), refused])
-    tally.add([refused, Verdict(Disposition.WARNED, (violation,))])
-    assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, refused)])
+    told = (Told(violation, "m"),)
+    tally.add([Verdict(Disposition.ACCEPTED), refused], lambda index: told * index)
+    tally.add([refused, Verdict(Disposition.WARNED, (violation,))], lambda index: told * index)
+    assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, told)])
     assert tally.codes == {(Stage.RULE, "r"): 3}  # a record counts once
 
 
@@ -84,7 +86,10 @@ def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:
             "code": "type",
             "pointer": "/age",
             "severity": "error",
-            "message": verdicts[5]["violations"][0]["message"],
+            "message": "must be of type integer",
+            "sentence": 'age is the text "42", not a whole number',
+            "description": None,
+            "passes": "a whole number",
         }
     ]
     assert (ran.returncode, ran.stderr) == (1, b"")
@@ -112,6 +117,38 @@ def test_the_summary_names_the_first_refused(tidegate: Run, contract: Path, tmp_
     ]
     assert lines[-1] == "  and 3 more refused; --show N shows more of them, --json every verdict"
     assert ran.returncode == 1
+
+
+def test_the_first_refused_are_told_in_words(tidegate: Run, contract: Path) -> None:
+    contract.write_text(
+        CONTRACT.replace("values: [999]", "values: [999], description: Old systems write 999.")
+    )
+    lines = tidegate("judge", contract, stdin=RECORDS).stdout.decode().splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("  line 2  /age"))
+    assert [line.strip() for line in lines[at : at + 3]] == [
+        "line 2  /age       age-is-known: age is 999, a placeholder value",
+        "Old systems write 999.",
+        "passes with any value but 999",
+    ]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_values_of_classified_fields_are_not_printed(
+    tidegate: Run, contract: Path, options: tuple[str, ...]
+) -> None:
+    contract.write_text(CONTRACT + "classification: {/ward: pii, /age: pii}\n")
+    records = b'{"age": 999, "ward": "SECRET"}\n{"age": "SECRET"}\n{"age": 3, "ward": "SECRET" SECRET\n'
+    ran = tidegate("judge", contract, *options, stdin=records)
+    assert b"SECRET" not in ran.stdout + ran.stderr
+    assert b"999, a placeholder" not in ran.stdout
+    assert b"holds a value that the contract forbids" in ran.stdout
+    assert b"passes" in ran.stdout
+
+
+def test_values_cannot_speak_to_the_terminal(tidegate: Run, contract: Path) -> None:
+    records = b'{"age": "\\u001b[2Jx\\u202etxt"}\n'
+    ran = tidegate("judge", contract, stdin=records)
+    assert b'age is the text "\\u001b[2Jx\\u202etxt"' in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,27 @@ def test_a_missing_file_is_wrong_usage(tidegate: Run) -> None:
     assert b"nowhere.yaml" in ran.stderr
 
 
-def test_expectations_are_not_passed_over_in_silence(tidegate: Run, contract: Path) -> None:
-    contract.write_text(CONTRACT + "expectations: [{id: mean, type: expect_column_mean_to_be_between}]\n")
+def test_an_expectation_that_costs_time_in_every_batch_is_named(tidegate: Run, contract: Path) -> None:
+    kwargs = "kwargs: {column: age, min_value: 20, max_value: 80}"
+    mean = f"{{id: mean-age, type: expect_column_mean_to_be_between, {kwargs}}}"
+    median = f"{{id: median-age, type: expect_column_median_to_be_between, {kwargs}}}"
+    contract.write_text(f"{CONTRACT}expectations:\n- {mean}\n- {median}\n")
     ran = tidegate("lint", contract)
-    assert ran.stdout.decode().splitlines()[1:] == ["  note: 1 expectation kept, not judged yet"]
+    assert ran.stdout.decode().splitlines() == [
+        f"{contract}: ok · hospital.admissions 1.2.0 · 3 rules · 2 expectations",
+        "  note: Great Expectations judges median-age, which costs time in every batch",
+    ]
     assert ran.returncode == 0
+
+
+def test_a_mistake_in_an_expectation_is_a_line_that_editors_follow(tidegate: Run, contract: Path) -> None:
+    kwargs = "kwargs: {column: agge, max_value: 80}"
+    contract.write_text(
+        f"{CONTRACT}expectations:\n- {{id: mean, type: expect_column_mean_to_be_between, {kwargs}}}\n"
+    )
+    ran = tidegate("lint", contract)
+    assert "there is no column `agge`; did you mean `age`?" in ran.stderr.decode()
+    assert ran.returncode == 1
 
 
 def test_the_schema_for_editors_is_the_published_one(tidegate: Run) -> None:

@@ -36,6 +36,7 @@ class Model:
 
     def __init__(self) -> None:
         self.versions: dict[str, dict[int, tuple[str, bool]]] = {}
+        self.majors: dict[int, int] = {}  # of the contract behind t-value, by the version's number
         self.ids: dict[str, int] = {}
         self.next_id = 1
         self.levels: dict[str, str] = {}
@@ -49,21 +50,34 @@ class Model:
 
     def compatible(self, subject: str, text: str) -> bool:
         level = self.levels.get(subject, "BACKWARD")
-        history = [self.versions[subject][number][0] for number in reversed(self.alive(subject))]
+        numbers = self.alive(subject)[::-1]
+        if subject == "t-value":  # a major version opens a compatibility group
+            numbers = [number for number in numbers if self.majors[number] == self.majors[numbers[0]]]
+        history = [self.versions[subject][number][0] for number in numbers]
         if level == "NONE":
             return True
-        for old in history if level.endswith("TRANSITIVE") else history[:1]:
-            reads_old = old == text or (old, text) in PROMOTIONS
-            read_by_old = old == text or (text, old) in PROMOTIONS
-            if (level.startswith(("BACKWARD", "FULL")) and not reads_old) or (
-                level.startswith(("FORWARD", "FULL")) and not read_by_old
-            ):
-                return False
-        return True
+        asked = history if level.endswith("TRANSITIVE") else history[:1]
+        return all(fits(level, old, text) for old in asked)
+
+    def number_major(self, number: int, text: str) -> None:
+        """Note the major version of a new version of t-value: another one when it breaks the one before it."""
+        level = self.levels.get("t-value", "BACKWARD").replace("NONE", "BACKWARD")
+        alive = self.alive("t-value")
+        stays = bool(alive) and fits(level, self.versions["t-value"][alive[-1]][0], text)
+        self.majors[number] = self.majors[alive[-1]] if stays else max(self.majors.values(), default=0) + 1
 
     def forget_unused_ids(self) -> None:
         used = {text for versions in self.versions.values() for text, _ in versions.values()}
         self.ids = {text: number for text, number in self.ids.items() if text in used}
+
+
+def fits(level: str, old: str, new: str) -> bool:
+    """Whether a primitive type may follow another one under a level."""
+    reads_old = old == new or (old, new) in PROMOTIONS
+    read_by_old = old == new or (new, old) in PROMOTIONS
+    return (reads_old or not level.startswith(("BACKWARD", "FULL"))) and (
+        read_by_old or not level.startswith(("FORWARD", "FULL"))
+    )
 
 
 class RegistryMachine(RuleBasedStateMachine):
@@ -106,6 +120,8 @@ class RegistryMachine(RuleBasedStateMachine):
                 model.ids[text] = model.next_id
                 model.next_id += 1
             number = max(model.everything(subject), default=0) + 1
+            if subject == "t-value":
+                model.number_major(number, text)
             model.versions.setdefault(subject, {})[number] = (text, False)
             assert (status, answer["version"], answer["id"]) == (200, number, model.ids[text])
 
@@ -222,6 +238,24 @@ class RegistryMachine(RuleBasedStateMachine):
             assert answer.json()["schema"]["definition"] in texts
         else:
             assert answer.status_code == 404
+
+
+def test_under_transitive_levels_a_version_is_compared_within_its_major_version(
+    tmp_path: Path, migrated_sqlite: Path
+) -> None:
+    machine = type("Machine", (RegistryMachine,), {"template": migrated_sqlite, "folder": tmp_path})()
+    try:
+        for subject in ("t-value", "b/c"):
+            machine.set_level(subject, "NONE")
+            machine.register(subject, "string")
+            machine.register(subject, "int")
+            machine.set_level(subject, "BACKWARD_TRANSITIVE")
+            machine.register(subject, "long")
+            machine.register(subject, "boolean")
+        assert machine.model.alive("t-value") == [1, 2, 3]
+        assert machine.model.alive("b/c") == [1, 2]
+    finally:
+        machine.teardown()
 
 
 @pytest.mark.usefixtures("migrated_sqlite")

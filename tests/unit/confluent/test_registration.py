@@ -9,6 +9,7 @@ import pytest
 
 from gateway.confluent.entities import SchemaRequest
 from gateway.factory import Factory
+from gateway.services.registration import Manner
 from tests.unit.confluent.conftest import Ask, record
 
 STRING = {"schema": '"string"'}
@@ -252,7 +253,7 @@ def test_32_registrations_of_one_schema_at_once_give_one_id_and_one_contract_ver
 
     def register(_: int) -> tuple[int, int, bool]:
         barrier.wait()
-        done = factory.registration().register("t-value", request, normalize=False, who="somebody")
+        done = factory.registration().register("t-value", request, Manner("somebody"))
         return done.version.schema.id, done.version.number, done.is_new
 
     with ThreadPoolExecutor(32) as pool:
@@ -266,7 +267,7 @@ def test_registrations_of_different_schemas_at_once_each_get_their_number(factor
 
     def register(number: int) -> tuple[int, int]:
         request = SchemaRequest(schema_text=record(f"f{number}"))
-        done = factory.registration().register("t-value", request, normalize=False, who="somebody")
+        done = factory.registration().register("t-value", request, Manner("somebody"))
         return done.version.schema.id, done.version.number
 
     with ThreadPoolExecutor(8) as pool:

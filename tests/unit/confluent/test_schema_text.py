@@ -19,7 +19,8 @@ from gateway.confluent.guid import schema_guid
 from gateway.confluent.json_text import bundled
 from gateway.confluent.parsing import parse_schema
 from gateway.confluent.tags import with_inline_tags
-from gateway.services.imported_rules import import_rules, translated_expression
+from gateway.services.confluent_expressions import condition, renamed
+from gateway.services.imported_rules import import_rules
 
 PERSON_AVRO = (
     '{"type":"record","name":"Person","namespace":"io.confluent.kafka.example","fields":['
@@ -246,11 +247,15 @@ def test_tags_reach_fields_by_wildcards_in_both_formats() -> None:
         ("message . a > messages.message", "this . a > messages.message"),
         ("'message' + message.a", "'message' + this.a"),
         ('a.message.b == "it\\"s message" && message.b', 'a.message.b == "it\\"s message" && this.b'),
-        ("has(message.a); message.a == ';'", "!(has(this.a)) || (this.a == ';')"),
     ],
 )
-def test_expressions_are_translated_outside_of_literals(confluent: str, ours: str) -> None:
-    assert translated_expression(confluent) == ours
+def test_names_are_changed_outside_of_literals(confluent: str, ours: str) -> None:
+    assert renamed(confluent, {"message": "this"}) == ours
+
+
+def test_a_guard_ends_at_a_semicolon_that_stands_in_no_literal() -> None:
+    written = condition("message.b != ';'; message.a == ';'", {"message": "this"}, is_of_field=False)
+    assert written == "(this.b != ';') ? (this.a == ';') : true"
 
 
 @settings(max_examples=200, deadline=None)
@@ -261,5 +266,5 @@ def test_expressions_are_translated_outside_of_literals(confluent: str, ours: st
 )
 def test_every_name_of_a_rule_becomes_an_id_of_its_own(names: list[str]) -> None:
     rules = [{"name": name, "kind": "CONDITION", "type": "CEL", "expr": "true"} for name in names]
-    found = import_rules(RuleSet.model_validate({"domainRules": rules}))
+    found = import_rules(RuleSet.model_validate({"domainRules": rules}), parse_schema("JSON", "{}", {}))
     assert len({rule.id for rule in found.rules}) == len(names)

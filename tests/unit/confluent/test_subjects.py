@@ -189,7 +189,43 @@ def test_settings_are_inherited_and_shown_under_their_two_names(ask: Ask) -> Non
     assert ask("DELETE", "/config/s")[1] == {"compatibilityLevel": "NONE"}
     assert error(ask("PUT", "/config/s", {"compatibility": "SOMEWHAT"})) == (422, 42203)
     assert error(ask("PUT", "/config/s", {"compatibilityPolicy": "KIND"})) == (422, 42203)
-    assert error(ask("PUT", "/config/s", {"alias": "t"})) == (422, 422)
+    for name in ("validateFields", "validateNames", "validateRules"):
+        status, body = ask("PUT", "/config/s", {name: True})
+        assert (status, body["message"]) == (422, f"{name} is not supported by this registry; leave it out")
+
+
+@pytest.mark.usefixtures("numbers")
+def test_an_alias_stands_for_another_subject_in_paths_of_subjects_and_beside_ids(ask: Ask) -> None:
+    assert ask("PUT", "/config/old", {"alias": "s"}) == (200, {"alias": "s"})
+    assert ask("GET", "/subjects/old/versions")[1] == [1, 2]
+    assert ask("GET", "/subjects/old/versions/latest")[1]["subject"] == "s"
+    assert ask("POST", "/compatibility/subjects/old/versions/latest", STRING)[1] == {"is_compatible": False}
+    assert ask("GET", "/schemas/ids/1?subject=old")[1]["schema"] == '"int"'
+    assert error(ask("POST", "/subjects/old/versions", STRING)) == (409, 409)
+    assert ask("POST", "/subjects/old/versions", {"schema": '"double"'})[1]["subject"] == "s"
+    assert ask("GET", "/subjects")[1] == ["s"]
+    assert ask("GET", "/config/old")[1] == {"alias": "s"}
+    assert error(ask("GET", "/config/s")) == (404, 40408)
+    ask("PUT", "/config/old", {"alias": None})
+    assert error(ask("GET", "/subjects/old/versions")) == (404, 40401)
+    assert error(ask("PUT", "/config/old", {"alias": "a\u0001"})) == (422, 42208)
+
+
+def test_what_is_registered_by_force_is_compared_with_nothing_and_is_a_new_major_version(
+    client: Any, ask: Ask
+) -> None:
+    ask("POST", "/subjects/t-value/versions", {"schema": record("a")})
+    assert error(ask("POST", "/subjects/t-value/versions", {"schema": record("a", "b")})) == (409, 409)
+    assert ask("POST", "/subjects/t-value/versions?force=true", {"schema": record("a", "b")})[0] == 200
+    assert client.get("/api/v1/contracts/t/versions/latest").json()["version"] == "2.0.0"
+    ask("POST", "/subjects/t-value/versions?force=true", {"schema": record("a", "b", c=1)})
+    assert client.get("/api/v1/contracts/t/versions/latest").json()["version"] == "2.1.0"
+    actions = [one["action"] for one in client.get("/api/v1/audit").json()["entries"]]
+    assert actions == [
+        "subject.version-registered",
+        "subject.version-registered-by-force",
+        "subject.version-registered",
+    ]
 
 
 def test_a_read_only_subject_is_not_written(ask: Ask, numbers: str) -> None:
@@ -290,7 +326,8 @@ def test_the_root_is_a_schema_registry_for_its_clients_and_the_desk_for_people(c
 
 def test_the_types_are_json_and_avro_and_the_cluster_has_a_name(ask: Ask) -> None:
     assert ask("GET", "/schemas/types")[1] == ["JSON", "AVRO"]
-    assert "clusters" in ask("GET", "/v1/metadata/id")[1]["scope"]
+    clusters = {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}
+    assert ask("GET", "/v1/metadata/id")[1] == {"scope": {"path": [], "clusters": clusters}, "id": ""}
     assert ask("GET", "/v1/metadata/version")[1]["version"].startswith("tidegate-")
     assert ask("GET", "/v1/metadata/deployment")[0] == 200
 
@@ -305,7 +342,7 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     wanted = {**resource, "associations": [{"subject": "s", "associationType": "value"}]}
     by_name = "/associations/resources/c1/t?resourceType=topic&associationType=value"
     assert ask("GET", by_name) == (200, [])
-    assert error(ask("POST", "/associations", wanted)) == (404, 40401)
+    assert error(ask("POST", "/associations", wanted)) == (409, 40907)
     ask("POST", "/subjects/s/versions", STRING)
     made = ask("POST", "/associations", wanted)[1]
     assert made["associations"] == [
@@ -318,7 +355,7 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     batch = ask("POST", "/associations:batchGet", {"requests": [{"resourceId": "id-1"}]})[1]
     assert batch["results"][0]["result"][0]["subject"] == "s"
     other = {**resource, "associations": [{"subject": "t-value", "schema": {"schema": record("a")}}]}
-    assert error(ask("POST", "/associations", other)) == (409, 40902)
+    assert error(ask("POST", "/associations", other)) == (409, 40903)
     changed = ask("PUT", "/associations", other)[1]["associations"]
     assert changed == [
         {"subject": "t-value", "associationType": "value", "lifecycle": "STRONG", "frozen": False}
@@ -329,3 +366,31 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     )
     assert ask("GET", "/subjects")[1] == ["s"]
     assert error(ask("DELETE", "/associations/resources/id-1")) == (404, 40410)
+
+
+def test_a_subject_belongs_to_one_resource_or_is_used_by_many(ask: Ask) -> None:
+    ask("POST", "/subjects/s/versions", STRING)
+
+    def associate(number: int, method: str = "POST", path: str = "/associations", **more: Any) -> Any:
+        resource = {
+            "resourceName": f"t{number}",
+            "resourceNamespace": "c",
+            "resourceType": "topic",
+            "resourceId": f"id-{number}",
+        }
+        association = {"subject": "s", "associationType": "value", **more}
+        return ask(method, path, {**resource, "associations": [association]})
+
+    assert associate(1)[0] == 200
+    assert associate(2)[0] == 200
+    assert error(associate(3, lifecycle="STRONG")) == (409, 40904)
+    assert ask("DELETE", "/associations/resources/id-2")[0] == 204
+    assert associate(1, "PUT", "/associations/resources/id-1", lifecycle="STRONG", frozen=True)[0] == 200
+    refused = associate(2)
+    assert error(refused) == (409, 40905)
+    assert refused[1]["message"] == "A strong association already exists for subject 's'"
+    assert error(associate(1, "PUT", lifecycle="WEAK")) == (409, 40908)
+    assert error(associate(1, "PUT", "/associations/resources/id-2")) == (422, 42212)
+    assert error(ask("DELETE", "/associations/resources/id-1")) == (409, 40908)
+    assert ask("DELETE", "/associations/resources/id-1?cascadeLifecycle=true")[0] == 204
+    assert ask("GET", "/subjects")[1] == []

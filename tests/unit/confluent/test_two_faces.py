@@ -199,7 +199,7 @@ class TestRuleSets:
     def test_a_guard_and_literals_are_kept(self, client: Any, ask: Ask) -> None:
         rule = {**RULE, "expr": "has(message.b) ; message.b != 'message; x'"}
         contract, _ = self.registered(client, ask, rule)
-        assert contract["rules"][0]["expr"] == "!(has(this.b)) || (this.b != 'message; x')"
+        assert contract["rules"][0]["expr"] == "(has(this.b)) ? (this.b != 'message; x') : true"
         assert self.judged(client, {}, {"b": "y"}, {"b": "message; x"}) == [
             "accepted",
             "accepted",
@@ -212,7 +212,7 @@ class TestRuleSets:
 
     def test_what_the_judge_has_no_words_for_is_kept_and_named(self, client: Any, ask: Ask) -> None:
         rules = (
-            {"name": "field", "kind": "CONDITION", "type": "CEL_FIELD", "expr": "value != ''"},
+            {"name": "field", "kind": "CONDITION", "type": "JSONATA", "expr": "$"},
             {"name": "mask", "kind": "TRANSFORM", "type": "CEL", "expr": "{'a': 1}"},
             {"name": "odd", "kind": "CONDITION", "type": "CEL", "expr": "message.a.isEmail()"},
             {"name": "off", "kind": "CONDITION", "type": "CEL", "expr": "false", "disabled": True},

@@ -9,6 +9,7 @@ from contracts.ledger import (
     BatchTotals,
     Ledger,
     PublishedBatch,
+    Retained,
     Settled,
     Settlement,
     reconcile,
@@ -137,3 +138,54 @@ def test_rows_that_no_published_batch_covers() -> None:
     assert reconcile(LEDGER, SOURCE, SOURCE, [(0, 12)]).holds
     found = reconcile(LEDGER, SOURCE, [*SOURCE, (0, 12)], [])
     assert (found.holds, found.beyond) == (False, {(0, 12)})
+
+
+def test_a_ledger_of_before_instances_and_upserts_keeps_its_text() -> None:
+    """It is compared by its text: one that reads as another would look like another instance's."""
+    text = (
+        '{"name":"s@iceberg:1","stream":"s","topic":"t","topic_id":"x","epoch":3,"n":2,"begin":{"0":0},"end":{"0":4},'
+        '"scan_from":{},"slots":1,"totals":{"written":4,"quarantined":0,"dropped":0,"absent":0},"contract":null}'
+    )
+    assert Ledger.parse(text).text == text
+
+
+def test_a_claim_bears_the_mark_of_its_instance() -> None:
+    one, other = LEDGER.claim(1, "one"), LEDGER.claim(1, "other")
+    assert one.text != other.text
+    assert Ledger.parse(one.text) == one
+
+
+def test_superseded_and_deleted_records_are_in_no_output() -> None:
+    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=5, superseded=3, deleted=2)})
+    found = reconcile(ledger, SOURCE, SOURCE[:5], [])
+    assert (found.holds, found.in_no_output, found.written) == (True, 5, 5)
+    assert not reconcile(ledger, SOURCE, SOURCE[:4], []).holds
+
+
+def test_offsets_without_a_record_are_absent() -> None:
+    found = reconcile(LEDGER, SOURCE[3:], SOURCE[3:8], SOURCE[8:])
+    assert (found.holds, found.absent, found.quarantined) == (True, 3, 2)
+
+
+def test_what_the_source_has_deleted_is_unverifiable_and_the_rest_is_looked_at() -> None:
+    """Rows of deleted records are no records out of thin air; their repetitions still show."""
+    retained = Retained({0: 4, 1: 0})
+    found = reconcile(LEDGER, SOURCE[4:], SOURCE, [], retained)
+    assert (found.holds, found.past_retention, found.written, found.beyond) == (True, 4, 6, frozenset())
+    assert reconcile(LEDGER, SOURCE[4:], SOURCE[:9], [], retained).lost == 1
+    assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 1)], [], retained).twice == 1
+    assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 10)], [], retained).beyond == {(0, 10)}
+
+
+def test_what_the_quarantine_topic_has_forgotten_is_unverifiable() -> None:
+    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=6, quarantined=4)})
+    trimmed = Retained(is_quarantine_whole=False)
+    found = reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:], trimmed)
+    assert (found.holds, found.forgotten, found.unverifiable) == (True, 2, 2)
+    assert reconcile(ledger, SOURCE, SOURCE[:5], SOURCE[8:], trimmed).lost == 1
+    assert reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:]).lost == 2
+
+
+def test_a_row_of_a_record_that_the_source_never_held_is_named() -> None:
+    found = reconcile(LEDGER, SOURCE[1:], SOURCE, [])
+    assert (found.holds, found.beyond) == (False, {(0, 0)})

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import fastavro
 
 from contracts.evidence import EventPointer, Evidence
 from contracts.model import DataContract
 from contracts.plan import compile_plan
+from contracts.verdict import Severity, Stage, Violation
+from contracts.writers import WriterSchema, WriterSchemas
 from gateway.desk.quarantine import QuarantinedRecord
-from gateway.desk.record_views import RecordView, View, record_view
+from gateway.desk.record_views import Looking, RecordView, View, record_view
+from gateway.desk.rendering import page
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -34,9 +39,12 @@ def encoded(age: int) -> bytes:
     return out.getvalue()
 
 
-def view_of(value: bytes | None, document: dict[str, Any] | None, view: View = View.FORMATTED) -> RecordView:
+def view_of(
+    value: bytes | None, document: dict[str, Any] | None, view: View = View.FORMATTED, *revealed: str
+) -> RecordView:
     contract = DataContract.model_validate(document) if document else None
-    violations = compile_plan(contract).explain(value).violations if contract else ()
+    plan = compile_plan(contract) if contract else None
+    violations = plan.explain(value).violations if plan else ()
     record = QuarantinedRecord(
         EventPointer("adm.quarantine", 0, 0),
         datetime(2026, 1, 1, tzinfo=UTC),
@@ -45,7 +53,7 @@ def view_of(value: bytes | None, document: dict[str, Any] | None, view: View = V
         (("origin", b"here"), ("tidegate.rules", b"age-is-known")),
         Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), violations),
     )
-    return record_view(record, contract, view)
+    return record_view(record, Looking.through(contract, plan, frozenset(revealed)), view)
 
 
 def text_of(view: RecordView) -> str:
@@ -95,6 +103,69 @@ def test_key_and_foreign_headers_are_hidden_where_fields_are_classified() -> Non
 def test_tombstones_and_records_without_evidence_have_a_page() -> None:
     assert view_of(None, AVRO).size is None
     bare = QuarantinedRecord(EventPointer("adm.quarantine", 0, 0), None, None, b"secret", (), None)
-    view = record_view(bare, None, View.FORMATTED)
+    view = record_view(bare, Looking.through(None, None), View.FORMATTED)
     assert (view.reasons, view.stream, view.hides) == ((), None, True)
     assert "secret" not in text_of(view)
+
+
+def test_an_unreadable_record_of_a_contract_that_classifies_fields_is_one_bar() -> None:
+    document = {
+        **AVRO,
+        "rules": [],
+        "schema": {"type": "json-schema", "definition": {"properties": {"a": {}}}},
+        "classification": {"/a": "pii"},
+    }
+    view = view_of(b'{"b": 1, "c" SECRET}', document)
+    assert [piece.kind for line in view.lines for piece in line.pieces] == ["mask"]
+    assert [each.part for each in view.hidden] == ["body", "headers", "key"]
+    assert "SECRET" in text_of(view_of(b'{"b": 1, "c" SECRET}', document, View.FORMATTED, "body"))
+
+
+def test_headers_that_a_producer_named_like_ours_are_hidden_too() -> None:
+    classified = {**AVRO, "classification": {"/patient": "pii"}}
+    contract = DataContract.model_validate(classified)
+    record = QuarantinedRecord(
+        EventPointer("adm.quarantine", 0, 0),
+        None,
+        None,
+        b"x",
+        (("tidegate.rules", b"SECRET"), ("tidegate.mine", b"SECRET"), ("tidegate.rules", b"age-is-known")),
+        Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", ("age-is-known",), ()),
+    )
+    view = record_view(record, Looking.through(contract, None), View.FORMATTED)
+    assert [field.is_hidden for field in view.headers] == [True, True, False]
+    bare = QuarantinedRecord(record.pointer, None, None, b"x", record.headers, None)
+    assert all(field.is_hidden for field in record_view(bare, Looking.through(None, None), View.HEX).headers)
+
+
+def test_avro_of_an_unknown_writer_is_hidden_where_fields_are_classified() -> None:
+    """Read with another schema than it was written with, a value may show up in any field."""
+    classified = {**AVRO, "classification": {"/age": "pii"}, "framing": "confluent-prefix", "rules": []}
+    value = b"\0\0\0\0\7" + encoded(40)
+    contract = DataContract.model_validate(classified)
+    plan = compile_plan(contract)
+    violation = Violation(Stage.RULE, "gone", "", Severity.ERROR, "is refused")
+    record = QuarantinedRecord(
+        EventPointer("adm.quarantine", 0, 0), None, None, value, (),
+        Evidence(EventPointer("adm", 0, 7), "adm", "adm@1.0.0", (), (violation,)),
+    )  # fmt: skip
+    own = WriterSchema(7, UUID(int=7), "avro", json.dumps(SCHEMA))
+    for writers, is_shown in (
+        (None, False),
+        (WriterSchemas((), is_current=True), False),
+        (WriterSchemas((own,), is_current=True), True),
+    ):
+        looking = Looking.through(contract, plan.with_writers(writers))
+        assert ("SECRET" in text_of(record_view(record, looking, View.FORMATTED))) is is_shown
+
+
+def test_who_may_not_reveal_is_told_whom_to_ask() -> None:
+    contract = DataContract.model_validate({**AVRO, "classification": {"/patient": "pii"}})
+    record = QuarantinedRecord(EventPointer("adm.quarantine", 0, 0), None, b"k", encoded(9), (), None)
+    for may_reveal, expected in (
+        (True, "Show hidden values"),
+        (False, "ask somebody with the role approver"),
+    ):
+        looking = Looking.through(contract, None, may_reveal=may_reveal)
+        text = bytes(page("record.html", view=record_view(record, looking, View.FORMATTED)).body).decode()
+        assert (expected in text, "<form" in text) == (True, may_reveal)

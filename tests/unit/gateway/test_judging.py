@@ -61,3 +61,14 @@ def test_threads_share_the_cache(factory: Factory, make_contract: MakeContract) 
     with ThreadPoolExecutor(8) as pool:
         plans = list(pool.map(cache.plan, versions * 8))
     assert [plan.fingerprint for plan in plans] == [version.fingerprint for version in versions * 8]
+
+
+def test_posted_records_are_read_with_the_schemas_that_they_name(
+    factory: Factory, make_contract: MakeContract
+) -> None:
+    first = publish(factory, make_contract(framing="confluent-prefix"))
+    value = b"\0" + first.registry_id.to_bytes(4, "big") + b'{"admission_id": "A", "age": 1}'
+    unknown = b"\0\0\1\0\0" + value[5:]
+    judgement = factory.judging().judge("hospital.admissions", "latest", (value, unknown))
+    codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
+    assert codes == [[], ["frame.unknown-schema"]]

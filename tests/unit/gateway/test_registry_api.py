@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import jsonschema
@@ -9,10 +9,13 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.access.rules import NATIVE
 from gateway.api.examples import CONTRACT_YAML, RECORDS, REPORT
+from gateway.app import create_app
 from gateway.confluent.operations import OPERATIONS
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
+from tests.unit.conftest import Client
 
 MakeContract = Callable[..., bytes]
 CONTRACTS = "/api/v1/contracts"
@@ -247,10 +250,22 @@ def test_lines_are_records_and_blank_lines_are_too(client: Any) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_no_value_of_a_record_is_repeated(client: Any) -> None:
-    record = b'{"admission_id": "SECRET-1", "age": "SECRET-2", "SECRET-3": 1}'
+def test_judged_records_are_told_in_words(client: Any) -> None:
+    (verdict,) = client.post(JUDGE, b'{"admission_id": "A", "age": "42"}', "application/x-ndjson").json()[
+        "verdicts"
+    ]
+    (violation,) = verdict["violations"]
+    assert violation["message"] == "must be of type integer"
+    assert violation["sentence"] == 'age is the text "42", not a whole number'
+    assert (violation["description"], violation["passes"]) == (None, "a whole number")
+
+
+def test_no_value_of_a_classified_field_is_repeated(client: Any, make_contract: Any) -> None:
+    classification = {"/age": "pii", "/admission_id": "pii"}
+    assert client.post(CONTRACTS, make_contract(classification=classification)).is_success
+    record = b'{"admission_id": "SECRET-1", "age": "SECRET-2", "SECRET-3": 1}\n{"admission_id": SECRET'
     answer = client.post(JUDGE, record, "application/x-ndjson")
-    assert answer.json()["counts"] == {"quarantined": 1}
+    assert answer.json()["counts"] == {"quarantined": 2}
     assert "SECRET" not in answer.text
 
 
@@ -415,6 +430,40 @@ def _contents(openapi: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from holder.get("content", {}).values()
 
 
+PAGES = ("/openapi.json", "/docs", "/docs/reference.css")
+
+
+@pytest.mark.parametrize("access", ["on", "off"])
+@only_sqlite
+def test_the_openapi_document_says_who_has_to_prove_who_they_are(
+    settings: GatewaySettings, access: Literal["on", "off"]
+) -> None:
+    issuer = {"oidc_issuer": "https://login.example/", "oidc_audience": "tidegate", "oidc_jwks": "keys.json"}
+    factory = Factory(settings.model_copy(update={"access": access, **issuer}))
+    try:
+        openapi = Client(create_app(factory)).get("/openapi.json").json()
+    finally:
+        factory.close()
+    schemes = openapi["components"]["securitySchemes"]
+    assert {(one["type"], one.get("scheme")) for one in schemes.values()} == {
+        ("http", "basic"),
+        ("http", "bearer"),
+        ("openIdConnect", None),
+    }
+    assert schemes["oidc"]["openIdConnectUrl"] == "https://login.example/.well-known/openid-configuration"
+    named = [{name: []} for name in schemes]
+    for path, methods in openapi["paths"].items():
+        for operation in methods.values():
+            statuses = set(operation["responses"])
+            if path.startswith("/health/"):
+                assert operation["security"] == []
+                assert not statuses & {"401", "403"}
+            else:
+                assert operation["security"] == ([] if access == "on" else [{}]) + named
+                assert {"401", "403", "429"} <= statuses
+    assert "429" not in openapi["paths"]["/health/live"]["get"]["responses"]
+
+
 def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
     openapi = client.get("/openapi.json").json()
     assert openapi["openapi"].startswith("3.1.")
@@ -430,7 +479,7 @@ def test_the_openapi_document_is_valid_and_complete(client: Any) -> None:
         for status in statuses - {"200", "201", "204", "304"}:
             assert list(operation["responses"][status]["content"]) == [refusal]
     ids = [operation["operationId"] for operation in _operations(openapi)]
-    assert len(set(ids)) == len(ids) == 23 + len(OPERATIONS)
+    assert len(set(ids)) == len(ids) == len(NATIVE) - len(PAGES) + len(OPERATIONS)
     for schema in _schemas(openapi):
         jsonschema.Draft202012Validator.check_schema(schema)
 

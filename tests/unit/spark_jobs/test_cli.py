@@ -24,5 +24,7 @@ def test_missing_settings_are_named_with_their_options(monkeypatch: pytest.Monke
 
 
 def test_a_setting_that_cannot_work_is_named() -> None:
-    with pytest.raises(SettingsError, match="sink: Input should be 'iceberg' or 'kafka'"):
+    with pytest.raises(
+        SettingsError, match="sink: Input should be 'iceberg', 'delta', 'postgresql' or 'kafka'"
+    ):
         enforce(["s"], bootstrap_servers="b:1", registry="http://r", sink="paper")

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from contracts.errors import NotFoundError, SettingsError, Unavailable
+from contracts.privacy.tokens import MaskKey
 from spark_jobs.contract_source import RegistryContract, RegistryGone, registry_auth
 from spark_jobs.settings import JobSettings
 
@@ -167,3 +168,14 @@ def job_settings(**given: str) -> JobSettings:
         "checkpoints": "c",
     }
     return JobSettings.model_validate({**needed, **given})
+
+
+def test_a_contract_that_hashes_wants_its_key(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DOCUMENT, "mask", {"/a": "hash"})
+    with pytest.raises(SettingsError, match="hashes /a, and there is no key for it: set TIDEGATE_MASK_KEY"):
+        contract_from(registry, 60).current()
+    key = MaskKey.of("0123456789abcdef0123456789abcdef")
+    client = httpx.Client(transport=registry, base_url="http://registry")
+    assert RegistryContract(client, "s", 60, Event(), key).current().masks.key == key

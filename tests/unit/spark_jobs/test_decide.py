@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from contracts.ledger import Settlement
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import RuleCount
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from spark_jobs.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
 from spark_jobs.decide import FailedRecord, Tally, count_evidence, decide, rule_counts
 
 RULES = [
@@ -120,6 +122,65 @@ def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: 
     assert decide(lenient, tallies, none_failed).over_budget is stops
 
 
+def spent_by(plan: EnforcementPlan, refused: int, *earlier: Counted, is_accepted: bool = False) -> bool:
+    """Whether a batch of 10 records spends the budget after these, newest first."""
+    tallies = [
+        Tally(Disposition.ACCEPTED, None, 10 - refused),
+        Tally(Disposition.QUARANTINED, bits(plan, "known"), refused),
+    ]
+    try:
+        decide(plan, tallies, none_failed, (), BudgetContext(earlier, is_accepted))
+    except BudgetSpent as error:
+        spent = error.spent
+        assert [(rule.code, rule.records) for rule in spent.rules] == [("known", refused)] * (refused > 0)
+        return True
+    return False
+
+
+def test_the_ratio_of_a_window_is_of_whole_batches_back_to_as_many_records() -> None:
+    plan = plan_of(error_budget={"ratio": 0.2, "min_records": 30, "window_records": 30})
+    good, bad = Counted(10, 0), Counted(10, 6)
+    assert not spent_by(plan, 10)  # 10 records say nothing yet
+    assert not spent_by(plan, 3, bad)
+    assert spent_by(plan, 1, bad, good)
+    assert not spent_by(plan, 0, bad, good)
+    assert not spent_by(plan, 3, good, good, bad)  # the bad one is past the window
+    assert spent_by(plan, 1, Counted(15, 5), Counted(1000, 250))  # a batch counts whole
+    alone = plan_of(error_budget={"ratio": 0.2})
+    assert not spent_by(alone, 2, bad)
+
+
+def test_an_accepted_batch_passes_and_what_must_not_pass_still_does_not() -> None:
+    plan = plan_of(error_budget={"ratio": 0.2, "action": "pause"})
+    tallies = [Tally(Disposition.ACCEPTED, None, 1), Tally(Disposition.QUARANTINED, bits(plan, "known"), 9)]
+    accepted = BudgetContext(is_accepted=True)
+    decision = decide(plan, tallies, none_failed, (), accepted)
+    assert (decision.is_accepted, decision.written, decision.quarantined) == (True, 1, 9)
+    assert not decide(plan, tallies[:1], none_failed, (), accepted).is_accepted
+    failed = Tally(Disposition.FAILED, bits(plan, "known"), 1)
+    with pytest.raises(StreamStopped, match="on_violation fail"):
+        decide(plan, [failed], lambda: FailedRecord(0, 0, bits(plan, "known")), (), accepted)
+
+
+def test_a_trip_tells_the_gateway_what_and_where() -> None:
+    plan = plan_of(error_budget={"ratio": 0.2, "action": "pause"})
+    tallies = [Tally(Disposition.ACCEPTED, None, 1), Tally(Disposition.DROPPED, bits(plan, "known"), 9)]
+    with pytest.raises(BudgetSpent) as error:
+        decide(plan, tallies, none_failed)
+    trip = error.value.spent.trip(plan.contract, {0: 5}, {0: 15, 1: 2}, 3)
+    assert (trip.stream, trip.topic, trip.contract, trip.epoch, trip.action) == (
+        "s",
+        "t",
+        "s@1.0.0",
+        3,
+        "pause",
+    )
+    assert (trip.start, trip.end) == ({0: 5, 1: 0}, {0: 15, 1: 2})
+    assert (trip.records, trip.refused, trip.allowed) == (10, 9, 0.2)
+    assert [(rule.code, rule.records) for rule in trip.rules] == [("known", 9)]
+    assert pickle.loads(pickle.dumps(error.value)).spent == error.value.spent  # noqa: S301 - our own
+
+
 def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
     def violation(**changes: Any) -> Violation:
         fields = {
@@ -139,3 +200,12 @@ def test_a_record_counts_once_under_each_code_of_its_evidence() -> None:
         RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=2),
         RuleCount(stage=Stage.SCHEMA, code="required", severity=Severity.ERROR, records=1),
     )
+
+
+def test_an_accepted_batch_begins_the_window_anew() -> None:
+    window = BudgetWindow()
+    for refused in (1, 2):
+        window.published(Counted(10, refused), begins_anew=False)
+    assert window.context(is_accepted=True).earlier == (Counted(10, 2), Counted(10, 1))
+    window.published(Counted(10, 9), begins_anew=True)
+    assert window.context(is_accepted=False).earlier == ()

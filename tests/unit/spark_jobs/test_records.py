@@ -9,7 +9,9 @@ import pyarrow as pa
 from contracts.document import parse_contract
 from contracts.evidence import EventPointer, Provenance, read_evidence, read_provenance
 from contracts.ledger import Ledger
+from contracts.model import Mask
 from contracts.plan import compile_plan
+from contracts.privacy.tokens import MaskKey
 from contracts.verdict import Severity, Stage
 from spark_jobs.records import Destination, accepted_records, refused_records
 from spark_jobs.topics import Topic
@@ -70,3 +72,16 @@ def test_a_refused_record_says_why_and_is_counted() -> None:
     assert rules[0] == rules[2] == ("type",)
     assert evidence[Stage.SCHEMA, "type", Severity.ERROR] == 2
     assert sum(evidence.values()) == 3
+
+
+def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() -> None:
+    contract = PLAN.contract.model_copy(update={"mask": {"/a": Mask.HASH}, "key_mask": Mask.HASH})
+    key = MaskKey.of("0123456789abcdef0123456789abcdef")
+    to = Destination(TO.topic, LEDGER, compile_plan(contract, key))
+    value = b'{ "a": 7 }'
+    (accepted,) = accepted_records(rows(key=[b"P-1"], value=[value]), to)
+    assert accepted.value == b'{"a":"%s"}' % key.token(7).encode()
+    assert accepted.key == key.token("P-1").encode()
+    broken = b'{ "a": "P-1" }'
+    (refused,) = refused_records(rows(key=[b"P-1"], value=[broken]), to, Counter())
+    assert (refused.key, refused.value) == (b"P-1", broken)

@@ -259,5 +259,7 @@ def test_a_forward_finding_says_that_new_records_are_meant(make_contract: Any) -
     candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].pop("minimum"))
     comparison = compare(make_contract(RANGE), candidate, level=Compatibility.FORWARD)
     (finding,) = [each for each in comparison.findings if each.severity is FindingSeverity.BREAKING]
-    assert finding.sentence.startswith("new records, read with the schema of the base: ")
-    assert "the old schema" not in finding.sentence
+    assert finding.sentence == (
+        "`minimum` 0 of `/age` is gone; a record that the new schema accepts breaks the old one; "
+        "it touches no registered consumer"
+    )

@@ -130,7 +130,7 @@ def test_rules(
         (
             {"kind": "ordered", "fields": ["/millis", "/here"]},
             "/rules/0/fields/1",
-            "`/here` holds local times and `/millis` date-times: they do not compare",
+            "`/here` holds local times and `/millis` date-times: they do not compare; say how with `compare_as: date` or `compare_as: timestamp`",
         ),
         (
             {"kind": "matches", "field": "/labels/x/y", "pattern": "x"},

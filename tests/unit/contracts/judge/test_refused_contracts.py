@@ -121,7 +121,7 @@ def no_field(pointer: str, near: str | None) -> str:
         (
             {"kind": "ordered", "fields": ["/discharge_date", "/discharged_at"]},
             "/fields/1",
-            "`/discharged_at` holds date-times and `/discharge_date` dates: they do not compare",
+            "`/discharged_at` holds date-times and `/discharge_date` dates: they do not compare; say how with `compare_as: date` or `compare_as: timestamp`",
         ),
         (
             {"kind": "ordered", "fields": ["/age", "/discharge_date"]},
@@ -131,7 +131,7 @@ def no_field(pointer: str, near: str | None) -> str:
         (
             {"kind": "ordered", "fields": ["/ward", "/age"]},
             "/fields/0",
-            "the field has no order: it should hold numbers, dates or timestamps (strings of format date or date-time); its type in the schema is string",
+            "the field has no order: it should hold numbers, durations, dates or timestamps (strings of format date or date-time); its type in the schema is string",
         ),
         (
             {"kind": "matches", "field": "/age", "pattern": "x"},

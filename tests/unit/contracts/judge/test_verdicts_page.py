@@ -6,12 +6,14 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
+from contracts.writers import WriterSchema, WriterSchemas
 
 PAGE = (Path(__file__).parents[4] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`\n")[0])
@@ -71,6 +73,39 @@ def test_framing(make_plan: Any, what: str, framing: str, tombstones: str, value
 @pytest.mark.parametrize(("what", "schema", "value", "verdict"), rows("Avro"))
 def test_avro(make_plan: Any, what: str, schema: str, value: str, verdict: str) -> None:
     assert verdict == check(make_plan(json.loads(code(schema)), kind="avro"), value_of(value)), what
+
+
+WRITTEN = PAGE.partition("\n## Records that name their schema\n")[2]
+VERSIONS = dict(re.findall(r"^\* (\d): `?(.*?)`?$", WRITTEN.partition("\n## ")[0], re.MULTILINE))
+
+
+def test_the_versions_of_the_page_are_read() -> None:
+    assert list(VERSIONS) == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("what", "framing", "value", "header", "verdict"), rows("Records that name their schema")
+)
+def test_written(make_plan: Any, what: str, framing: str, value: str, header: str, verdict: str) -> None:
+    schema, rule = (json.loads(each) for each in re.findall(r"`(\{.*?\})`", WRITTEN.replace("\n", " "))[:2])
+    kinds = {
+        number: "json-schema" if text == "a JSON Schema" else "avro" for number, text in VERSIONS.items()
+    }
+    writers = tuple(
+        WriterSchema(int(number), UUID(int=int(number)), kinds[number], text)  # type: ignore[arg-type] # one of the two
+        for number, text in VERSIONS.items()
+    )
+    plan = make_plan(schema, rule, kind="avro", framing=code(framing), columns=[COLUMN_A])
+    plan = plan.with_writers(WriterSchemas(writers, is_current=True))
+    bytes_of, header_of = value_of(value), value_of(header)
+    headers = pa.array([header_of] * 30, pa.binary())
+    judged = plan.judge_typed(pa.array([bytes_of] * 30, pa.binary()), headers=headers).to_pylist()
+    explained = plan.explain(bytes_of, header_of, typed=True)
+    assert {each["disposition"] for each in judged} == {explained.disposition}, what
+    assert verdict == said(explained), what
+
+
+COLUMN_A = {"name": "a", "from": "/a", "type": "long"}
 
 
 @pytest.mark.parametrize(("rule", "value", "verdict"), rows("Rules and nulls"))

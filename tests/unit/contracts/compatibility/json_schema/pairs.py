@@ -73,6 +73,20 @@ def tree(value: Schema, name: str = "tree") -> dict[str, Any]:
 
 
 WIDENINGS = (
+    # patterns with assertions
+    Widening(
+        "a look-ahead dropped",
+        {"pattern": "^(?=A)[A-Z]{2}$"},
+        {"pattern": "^[A-Z]{2}$"},
+        "schema.pattern-changed",
+    ),
+    Widening(
+        "a word allowed that was excluded",
+        {"pattern": "^(?!admin$)[a-z]+$"},
+        {"pattern": "^[a-z]*$"},
+        "schema.pattern-changed",
+    ),
+    Widening("word borders dropped", {"pattern": r"\bfoo\b"}, {"pattern": "foo"}, "schema.pattern-changed"),
     # any value
     Widening("anything -> true", S, True, "schema.type-added"),
     Widening("false -> anything", False, S, "schema.closed"),
@@ -279,6 +293,12 @@ WIDENINGS = (
         "unevaluatedItems opened",
         {"prefixItems": [S], "unevaluatedItems": False},
         {"prefixItems": [S]},
+        "schema.items-closed",
+    ),
+    Widening(
+        "dependentSchemas evaluates items of no array",
+        {"type": "array", "unevaluatedItems": False, "dependentSchemas": {"a": {"items": S}}},
+        {"type": "array", "dependentSchemas": {"a": {"items": S}}},
         "schema.items-closed",
     ),
     Widening(
@@ -1039,7 +1059,9 @@ UNSURES = (
         "a loop through alternatives", {"anyOf": [{"$ref": "#"}, S]}, {"anyOf": [S, {"$ref": "#"}, I]}, "$ref"
     ),
     Unsure("look-ahead", {"pattern": "^(?=a)[ab]$"}, {"pattern": "^a$"}, "pattern"),
-    Unsure("a reference back", {"type": "string", "pattern": "^(?=(a))a$"}, {"pattern": "^a$"}, "pattern"),
+    Unsure(
+        "a reference back", {"type": "string", "pattern": r"^(a|b)\1$"}, {"pattern": "^(aa|bb)$"}, "pattern"
+    ),
     Unsure(
         "a pattern that grows",
         {"pattern": "^(a|b)*a(a|b){30}$"},

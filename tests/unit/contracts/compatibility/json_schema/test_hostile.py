@@ -11,9 +11,11 @@ import pytest
 from contracts.compatibility.inclusion import Inclusion, Outcome
 from contracts.compatibility.json_schema import includes
 from contracts.compatibility.json_schema.compiler import Compiler
+from contracts.compatibility.json_schema.counterexample import MAX_EFFORT
 from contracts.compatibility.json_schema.gaps import gaps
 from contracts.compatibility.json_schema.nodes import Interner, Side
 from contracts.compatibility.json_schema.prover import Budget, Prover
+from contracts.compatibility.json_schema.work import Effort, Work
 from contracts.errors import ContractError
 from tests.unit.contracts.compatibility.json_schema.pairs import D2020, I, S, Schema, obj
 
@@ -123,6 +125,40 @@ def test_lists_too_long_to_compare_are_undecided() -> None:
     assert difference.code == "schema.undecided"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ({"enum": [f"a{i}" for i in range(10_000)]}, {"pattern": "^a[0-9]{1,3}$"}, '"a1000"'),
+        (
+            {"enum": [{"a": i, "b": [i]} for i in range(10_000)]},
+            {"properties": {"a": {"maximum": 9_998}}},
+            '{"a":9999,"b":[9999]}',
+        ),
+    ],
+)
+def test_the_one_value_of_a_long_list_that_does_not_fit_is_found(old: Any, new: Any, text: str) -> None:
+    (difference,) = compare(old, new).differences
+    assert difference.counterexample is not None
+    assert difference.counterexample.text == text
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_a_thousand_alternatives_are_not_asked_for_one_by_one(
+    keyword: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    is_empty = Prover.is_empty
+
+    def counting(prover: Prover, *arguments: Any) -> bool:
+        asked.append(arguments)
+        return is_empty(prover, *arguments)
+
+    monkeypatch.setattr(Prover, "is_empty", counting)
+    old, new = ({keyword: [obj(**{f"p{i}": each}) for i in range(1_000)]} for each in (S, I))
+    assert compare(old, new).outcome is not Outcome.PROVEN
+    assert len(asked) < 100_000
+
+
 def test_long_lists_are_compared() -> None:
     whole, part = ({"enum": [*range(20_000)]}, {"enum": [*range(19_999)]})
     assert compare(part, whole).outcome is Outcome.PROVEN
@@ -169,6 +205,31 @@ def test_a_hostile_part_leaves_steps_for_the_others() -> None:
     assert found == {"/hard": Outcome.UNDETERMINED, "/age": Outcome.REFUTED}
 
 
+def test_documents_for_hundreds_of_differences_are_judged_within_the_given_looks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every level of this schema, which holds itself in four ways, has the same differences again."""
+    own = {"minItems": 1, "items": {"required": ["a"]}, "anyOf": [{"maximum": 3}]}
+    inner = {"allOf": [{"properties": {"a": {}, "b": {"maximum": 3}}}, {"propertyNames": {"$ref": "#"}}, own]}
+    patterns = {"a": inner, "^[ab]*$": {"contains": {"maxLength": 1}, "minContains": 2, "$ref": "#"}}
+    old = {"properties": {"b": {}, "x": {"maxLength": 1}, "c": {"$ref": "#"}}, "patternProperties": patterns}
+    lists = {"prefixItems": [{"minimum": 10}, {"const": True}, {"uniqueItems": True}], "items": own}
+    properties = {"b": {"$ref": "#"}, "x": {"maxLength": 1}, "c": {"$ref": "#", **lists}}
+    counted = []
+    effort = Work.effort
+
+    def counting(work: Work, document: Any) -> Effort:
+        found = effort(work, document)
+        counted.append(found.counted)
+        return found
+
+    monkeypatch.setattr(Work, "effort", counting)
+    answer = compare(old, {"properties": properties, "patternProperties": patterns, "type": "object"})
+    assert answer.outcome is Outcome.REFUTED
+    assert len(answer.differences) > 20
+    assert sum(counted) <= MAX_EFFORT // 10 + max(counted)
+
+
 def test_without_steps_nothing_is_decided() -> None:
     answer = compare(obj(a=I), obj(a={"type": "number"}), budget=0)
     assert answer.outcome is Outcome.UNDETERMINED
@@ -191,7 +252,7 @@ def steps_for(fields: int, limit: float) -> int:
     prover = Prover(interner, budget)
     old, new = (
         Compiler(side, each, interner, formats_asserted=True).compile()
-        for side, each in ((Side.OLD, schema), (Side.NEW, wider))
+        for side, each in ((Side.ONE, schema), (Side.OTHER, wider))
     )
     assert gaps(prover, old, new) == []
     return 10**9 - budget.left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contracts.compatibility.json_schema.assertions import without_assertions
 from contracts.compatibility.json_schema.evaluate import matches
 from contracts.compatibility.json_schema.pattern_syntax import UnreadableError, read_pattern
 from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, first_string
@@ -182,6 +183,31 @@ def test_a_class_holds_the_characters_that_the_judge_finds_in_it(written: str) -
 )
 def test_a_search_finds_a_shortest_string(question: Question, found: str | None) -> None:
     assert first_string(question) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "plain"),
+    [
+        ("^(?=A)[A-Z]{2}$", "^[A-Z]{2}$"),
+        (r"\bfoo\b|\Bbar", "foo|bar"),
+        ("(?!(a|[)b])c)d", "d"),
+        (r"(?<=a\))b(?<!c)", "b"),
+        ("((?=x)y|z)+", "(y|z)+"),
+        (r"[\]x(?=a)b]\b", r"[\]x(?=a)b]"),
+        ("a", None),
+        (r"a\\bc", None),
+        ("[(?=a)]", None),
+        (r"\(?=a\)", None),
+        ("(?=a)*b", None),
+        (r"a\b{2}", None),
+        ("(?=(a)", None),
+        (r"[]a]\b", None),
+        (r"[[a]\b", None),
+        ("\\", None),
+    ],
+)
+def test_assertions_are_left_out_where_it_is_clear_what_they_are(pattern: str, plain: str | None) -> None:
+    assert without_assertions(pattern) == plain
 
 
 def test_a_search_that_would_take_too_long_is_given_up() -> None:

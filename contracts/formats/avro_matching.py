@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.compatibility.avro.types import (
+from contracts.formats.avro_types import (
     Array,
     AvroType,
     Enum,

@@ -14,7 +14,6 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from contracts.errors import ContractError
-from contracts.formats.avro_decoder import decimal_of
 
 MAX_NESTING: Final = 150
 """Deepest nesting of a schema that is looked at: what is compared here is compared level by level."""
@@ -156,11 +155,11 @@ class TooDeepError(Exception):
 
 def parse(definition: Any) -> AvroType:
     """Parse a schema. Raises ContractError for what is none, with pointers into it, and TooDeepError."""
-    if _depth_exceeds(definition):
+    if depth_exceeds(definition):
         raise TooDeepError
     try:
         named: dict[str, Any] = {}
-        return _Builder().build(fastavro.parse_schema(definition, named_schemas=named), "")
+        return graph(fastavro.parse_schema(definition, named_schemas=named))
     except UnknownType as error:
         raise ContractError.at("", f"not an Avro schema: no type is named {error.name}") from None
     except SchemaParseException as error:
@@ -168,6 +167,21 @@ def parse(definition: Any) -> AvroType:
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ContractError.at("", f"not an Avro schema: {reason}") from None
+
+
+def graph(parsed: Any) -> AvroType:
+    """Make the graph of a schema that fastavro parsed."""
+    return _Builder().build(parsed, "")
+
+
+def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
+    """Give precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
+    if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
+        return None
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
+        return precision, scale
+    return None
 
 
 def unqualified(name: str) -> str:
@@ -207,7 +221,7 @@ class _Builder:
     def __init__(self) -> None:
         self._named: dict[str, Named] = {}
 
-    def build(self, schema: Any, pointer: str) -> AvroType:
+    def build(self, schema: Any, pointer: str) -> AvroType:  # noqa: PLR0911 - one for each type
         if isinstance(schema, list):
             branches = (self.build(branch, f"{pointer}/{index}") for index, branch in enumerate(schema))
             return Union(pointer, tuple(branches))
@@ -220,8 +234,10 @@ class _Builder:
                 return Map(pointer, self.build(schema["values"], f"{pointer}/values"))
             case "record" | "error" | "enum" | "fixed":
                 return self._define(schema, pointer)
-            case kind:
+            case str(kind) if kind not in self._named:
                 return Primitive(pointer, kind, _logical(schema, kind))
+            case wrapped:
+                return self.build(wrapped, f"{pointer}/type")
 
     def _define(self, schema: Any, pointer: str) -> Named:
         name = schema["name"]
@@ -262,7 +278,7 @@ def _logical(schema: dict[str, Any], kind: str) -> Logical | None:
     return Logical(str(name))
 
 
-def _depth_exceeds(definition: Any) -> bool:
+def depth_exceeds(definition: Any) -> bool:
     """Whether a schema document is nested so deep that walking it may end in a recursion error."""
     level = [definition]
     for _ in range(3 * MAX_NESTING):  # a field costs three levels of the document

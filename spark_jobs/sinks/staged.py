@@ -1,4 +1,4 @@
-"""The Iceberg sink: refused records in fenced Kafka transactions first, then rows and ledger in one table commit.
+"""The sinks with a table: refused records in fenced Kafka transactions first, then rows and ledger in one table commit.
 
 The numbers in the comments are the steps of docs/exactly-once.md.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,22 +18,23 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import Evidence, headers_of, read_evidence
-from contracts.ledger import Ledger, Settled, Settlement, Vector, span
+from contracts.expectations.compile import Partials
+from contracts.ledger import BatchRefusal, Ledger, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
 from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write, with_headers
 from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
-from spark_jobs.judge import column_types
+from spark_jobs.noting import Asked, read_noted, read_rows
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.records import Destination, refused_records
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
 from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from spark_jobs.settings import JobSettings
 
@@ -41,21 +43,18 @@ _RECORDS_PER_TASK = 25_000
 """Fewer are judged in one task, and make one file of what several source partitions bring."""
 
 
-class IcebergSink:
-    """A table `lake.<contract id>` with the ledger in its properties, and the quarantine topic beside it."""
+class StagedSink:
+    """A table with its ledger, and the quarantine topic beside it."""
 
-    def __init__(
-        self, spark: SparkSession, settings: JobSettings, contract_id: str, quarantine: Topic
-    ) -> None:
-        self._spark = spark
+    def __init__(self, settings: JobSettings, table: LedgerStore, quarantine: Topic) -> None:
         self._settings = settings
         self._topics = Topics(settings.bootstrap_servers)
-        self._table = LedgerTable(spark, table_name(contract_id))
+        self._table = table
         self._quarantine = quarantine
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
-        self.name = f"iceberg:{self._table.name}"
+        self.name = f"{table.kind}:{table.name}"
 
     @property
     def settled(self) -> Settled:
@@ -64,7 +63,7 @@ class IcebergSink:
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Create the table or add its new columns."""
-        self._table.ensure(column_types(plan))
+        self._table.ensure(plan)
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
@@ -104,10 +103,8 @@ class IcebergSink:
         settled = self._settled.within(batch.start, batch.end)
         rows = _without(batch.rows, list(settled)) if settled else batch.rows
         records = span(batch.start, batch.end)
-        target = self._table.target(
-            batch.plan, batch.contract, f"tidegate-{self._held.epoch}-{self._held.n + 1}"
-        )
-        work = judge_and_write(batch.plan, target)
+        target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
+        work = judge_and_write(batch.plan, target, batch.asked)
         # One pass and one job: read, judged and written in the same task.
         judged = (
             rows.selectExpr(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
@@ -120,10 +117,11 @@ class IcebergSink:
         to = Destination(self._quarantine, self._held, batch.plan)
         by_slot: dict[int, list[OutputRecord]] = {}
         partitions = rows.column("partition").to_pylist()
-        for source_partition, record in zip(partitions, refused_records(rows, to, evidence), strict=True):
+        records = refused_records(rows, to, evidence, batch.asked.refusals)
+        for source_partition, record in zip(partitions, records, strict=True):
             by_slot.setdefault(source_partition % len(self._slots), []).append(record)
-        for slot, records in sorted(by_slot.items()):
-            self._slots[slot].write(records)
+        for slot, those in sorted(by_slot.items()):
+            self._slots[slot].write(those)
         return evidence
 
     def stage(self, files: list[str], batch: MicroBatch) -> str:
@@ -145,11 +143,11 @@ class IcebergSink:
                 if decision.quarantined:  # otherwise nothing was added since
                     ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
                 new = held.publish(batch.published(decision, ahead.scan_from(ends), len(self._slots)))
-                is_published = self._table.publish(mark, held, new)
-            if is_published:
-                self._ledger, self._settled = new, ahead
+                published = self._table.publish(mark, held, new)
+            if published is not None:
+                self._ledger, self._settled = published, ahead
                 self._table.tidy(files)
-                return new
+                return published
             mark = self.stage(files, batch)
         raise Unavailable(f"{self._table.name}: other commits kept moving the table while a batch was staged")
 
@@ -164,10 +162,10 @@ class IcebergSink:
         before = held
         if before is None:
             # Named after the table's identity: a table that was dropped and made anew starts a ledger of its own.
-            name = f"{start.plan.contract.id}@iceberg:{self._table.uuid[:8]}"
+            name = f"{start.plan.contract.id}@{self._table.kind}:{self._table.uuid[:8]}"
             scan_from = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
             before = start.new_ledger(name, scan_from, slots)
-        claimed = before.claim(slots)
+        claimed = before.claim(slots, uuid4().hex[:8])
         for _ in range(_STAGE_ATTEMPTS):
             if self._table.publish(self._table.stage([]), held, claimed):
                 return claimed
@@ -202,7 +200,7 @@ class IcebergSink:
 class JudgedFiles:
     """A judged batch: its accepted rows in files that no snapshot names, the rest in the driver's memory."""
 
-    sink: IcebergSink
+    sink: StagedSink
     batch: MicroBatch
     results: pa.Table
     _is_decided: bool = False
@@ -230,6 +228,8 @@ class JudgedFiles:
 
         They are staged meanwhile: staging is invisible, and the commit waits for both.
         """
+        if decision.refusal:
+            return self._refuse(decision)
         self._is_decided = True
         files = self._files()
         with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
@@ -245,6 +245,32 @@ class JudgedFiles:
                 )
             mark = staging.result()
         return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
+
+    def _refuse(self, decision: Decision) -> Published:
+        """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.
+
+        The files hold typed columns only. It happens seldom; to keep the bytes of every batch would cost all of them.
+        """
+        refusal = BatchRefusal(self.batch.end, decision.refusal)
+        asked = Asked(refusals=(*self.batch.asked.refusals, refusal))
+        again = self.sink.judge(replace(self.batch, asked=asked))
+        quarantined = sum(
+            each.records for each in again.tallies if each.disposition is Disposition.QUARANTINED
+        )
+        if quarantined + len(self.batch.settled) != decision.quarantined:
+            raise Unavailable(
+                f"{self.sink.name}: the records of a refused batch were others when they were read again"
+            )
+        return again.write(replace(decision, refusal=()))
+
+    def noted(self) -> Partials:
+        """Put together what the tasks have noted of the accepted rows."""
+        return read_noted(self.batch.plan, self.results.column("noted").drop_null().to_pylist())
+
+    def library_rows(self) -> pa.Table:
+        """Put together the columns that were asked for of the accepted rows."""
+        columns = [self.batch.plan.columns.field(name) for name in self.batch.asked.library_columns]
+        return read_rows(pa.schema(columns), self.results.column("rows").drop_null().to_pylist())
 
     def release(self) -> None:
         """Delete the files of a batch that was not to be written."""
@@ -273,4 +299,4 @@ def _without(rows: DataFrame, settled: list[tuple[int, int]]) -> DataFrame:
 def _settlement(message: Message, topic: str, evidence: Evidence) -> Settlement:
     verdict = Verdict(Disposition.QUARANTINED, evidence.violations)
     rules = rule_counts(count_evidence((verdict,)))
-    return Settlement(topic, message.partition() or 0, message.offset() or 0, rules)
+    return Settlement(topic, message.partition() or 0, message.offset() or 0, rules, evidence.refusal)

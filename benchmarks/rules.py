@@ -1,0 +1,144 @@
+"""What rules cost: ten, a hundred, and the same in CEL, lowered and through the library; processor time, without Spark.
+
+The records are the demo's admissions. Every rule holds for nearly all of them, so that what is measured is asking; half
+of them refused is a case of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks.admissions_data import contract, values
+from benchmarks.avro import processor_seconds
+from benchmarks.figures import Figure, write_figures
+from contracts.model import DataContract
+from contracts.plan import EnforcementPlan, compile_plan
+
+BATCH: Final = 10_000
+"""Spark's records in an Arrow batch."""
+UNIT: Final = "records/s"
+
+
+def main() -> None:
+    """Measure, print and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="little data: shows that it works")
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    records, rounds = (10_000, 1) if arguments.smoke else (arguments.records, arguments.rounds)
+    figures = measure(records, rounds)
+    for figure in figures:
+        print(f"{figure.name:<34}{figure.figure:>14,.0f} {figure.unit:<10}ratio {figure.ratio:.3f}")
+    if arguments.out:
+        write_figures(figures, arguments.out)
+
+
+def measure(records: int, rounds: int) -> list[Figure]:
+    """Judge the same records by different rules."""
+    documents = values(records)
+    in_cel = [{"kind": "cel", "expr": expression} for expression in EXPRESSIONS]
+    # What a macro stands in is not lowered, and this one changes nothing.
+    in_library = [{"kind": "cel", "expr": f"({each}) || [0].exists(x, x == 1)"} for each in EXPRESSIONS]
+    plans = {
+        "none": plan_of([]),
+        "ten": plan_of(RULES),
+        "hundred": plan_of([rule for number in range(10) for rule in varied(number)]),
+        "cel": plan_of(in_cel),
+        "library": plan_of(in_library),
+        "one_in_library": plan_of(in_library[:1]),
+        "elements": plan_of(
+            [*RULES, {"kind": "matches", "field": "/diagnosis_codes/*", "pattern": "^[A-Z]"}]
+        ),
+        "half": plan_of([*RULES, HALF]),
+        "half_cel": plan_of([*in_cel, {"kind": "cel", "expr": "this.length_of_stay >= 8"}]),
+    }
+    _require_same_verdicts(documents, plans["ten"], plans["hundred"], plans["cel"], plans["library"])
+    _require_same_verdicts(documents, plans["half"], plans["half_cel"])
+    cases = {name: _judging(plan, documents) for name, plan in plans.items()}
+    rates = {name: records / seconds for name, seconds in processor_seconds(cases, rounds).items()}
+    return [
+        Figure.of("ten_rules_over_none", rates["ten"], UNIT, rates["none"]),
+        Figure.of("hundred_rules_over_ten", rates["hundred"], UNIT, rates["ten"]),
+        Figure.of("ten_in_cel_over_ten_rules", rates["cel"], UNIT, rates["ten"]),
+        Figure.of("ten_in_library_over_ten_rules", rates["library"], UNIT, rates["ten"]),
+        Figure.of("one_in_library_over_none", rates["one_in_library"], UNIT, rates["none"]),
+        Figure.of("rule_of_elements_over_ten_rules", rates["elements"], UNIT, rates["ten"]),
+        Figure.of("half_refused_over_ten_rules", rates["half"], UNIT, rates["ten"]),
+        Figure.of("half_refused_by_cel_over_cel", rates["half_cel"], UNIT, rates["cel"]),
+    ]
+
+
+RULES: Final[list[dict[str, Any]]] = [
+    {"kind": "forbidden", "field": "/age", "values": [999]},
+    {"kind": "range", "field": "/age", "maximum": 130},
+    {"kind": "range", "field": "/charge", "minimum": 0, "maximum": 9_000_000},
+    {"kind": "range", "field": "/discharge_date", "after": "1900-01-01"},
+    {"kind": "range", "field": "/admission_date", "after": "1900-01-01", "before": "2100-01-01"},
+    {"kind": "ordered", "fields": ["/admission_date", "/discharge_date"]},
+    {"kind": "one_of", "field": "/ward", "values": ["cardiology", "general", "icu", "orthopaedics"]},
+    {"kind": "one_of", "field": "/sex", "values": ["F", "M", "X"]},
+    {"kind": "range", "field": "/length_of_stay", "minimum": 0, "maximum": 10_000},
+    {"kind": "forbidden", "field": "/address/country", "values": ["XX", "ZZ"]},
+]
+"""Ten rules of the kinds."""
+
+EXPRESSIONS: Final = [
+    "this.age != 999",
+    "this.age <= 130",
+    "this.charge >= 0.0 && this.charge <= 9000000.0",
+    "this.discharge_date > '1900-01-01'",
+    "this.admission_date > '1900-01-01' && this.admission_date < '2100-01-01'",
+    "this.admission_date <= this.discharge_date",
+    "this.ward in ['cardiology', 'general', 'icu', 'orthopaedics']",
+    "this.sex in ['F', 'M', 'X']",
+    "this.length_of_stay >= 0 && this.length_of_stay <= 10000",
+    "!(this.address.country in ['XX', 'ZZ'])",
+]
+"""The same ten in CEL."""
+
+HALF: Final = {"kind": "range", "field": "/length_of_stay", "minimum": 8}
+"""About half of the admissions are shorter."""
+
+
+def varied(number: int) -> list[dict[str, Any]]:
+    """Give the ten rules with constants of their own."""
+    return [
+        {
+            name: value + number if name in {"maximum", "exclusive_maximum"} else value
+            for name, value in rule.items()
+        }
+        if number
+        else rule
+        for rule in RULES
+    ]
+
+
+def plan_of(rules: list[dict[str, Any]]) -> EnforcementPlan:
+    """Compile the admissions contract with other rules."""
+    document = contract().model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    numbered = [{"id": f"rule-{index}", **rule} for index, rule in enumerate(rules)]
+    return compile_plan(DataContract.model_validate({**document, "rules": numbered}))
+
+
+def _judging(plan: EnforcementPlan, documents: list[bytes]) -> Callable[[], object]:
+    whole = pa.array(documents, pa.binary())
+    batches = [whole.slice(start, BATCH) for start in range(0, len(whole), BATCH)]
+    return lambda: [plan.judge(batch) for batch in batches]
+
+
+def _require_same_verdicts(documents: list[bytes], *plans: EnforcementPlan) -> None:
+    some = pa.array(documents[:5_000], pa.binary())
+    first, *others = [plan.judge(some).field("disposition").to_pylist() for plan in plans]
+    if any(other != first for other in others):
+        raise RuntimeError("rules that say the same give other verdicts")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Whether a stream may go on: what people and error budgets have decided, as the gateway keeps it and the job asks.
+
+The gateway is the control plane. The job asks at each batch boundary, and tells what happened to it; nothing here
+holds a payload value.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from contracts.report import Count, RuleCount
+
+Offsets = dict[Count, Count]
+"""Source partition to offset."""
+
+Sentence = Annotated[str, Field(max_length=1000)]
+
+
+class StreamState(StrEnum):
+    """Whether a stream may judge and write."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class Range(BaseModel):
+    """Offsets of a source topic by partition: from `start` to before `end`; a partition without a start begins at 0."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: Offsets
+    end: Offsets
+
+    def overlaps(self, start: Offsets, end: Offsets) -> bool:
+        """Whether a record between these vectors lies in the range."""
+        return any(
+            max(self.start.get(partition, 0), start.get(partition, 0)) < min(last, end[partition])
+            for partition, last in self.end.items()
+            if partition in end
+        )
+
+
+class Trip(BaseModel):
+    """An error budget that was spent by one batch, of which nothing was written.
+
+    `id` is made by the job, once for each trip: who tells it again tells the same one. `records` and `refused` are those
+    of the budget's whole window, of which the batch is the last part. `rules` counts the batch alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    stream: str
+    topic: str
+    contract: str = Field(description="id@version that the batch was judged by.")
+    epoch: Count
+    at: AwareDatetime
+    start: Offsets = Field(description="First offset of the batch, by partition.")
+    end: Offsets = Field(description="First offset after the batch, by partition.")
+    records: Count
+    refused: Count
+    allowed: float = Field(ge=0, le=1, description="Refused share that the budget allows.")
+    action: Literal["fail", "pause"]
+    rules: tuple[RuleCount, ...] = Field(
+        default=(), max_length=100, description="What the batch violated most."
+    )
+
+    @model_validator(mode="after")
+    def _sums_hold(self) -> Self:
+        if self.refused > self.records:
+            raise ValueError("refused records are part of records, and here exceed them")
+        if set(self.start) != set(self.end):
+            raise ValueError("start and end name the same partitions")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in words."""
+        return (
+            f"error budget spent: {self.refused} of {self.records} records refused, {self.allowed:.1%} allowed; nothing "
+            "of the batch is written"
+        )
+
+    @property
+    def range(self) -> Range:
+        """The offsets of the batch."""
+        return Range(start=self.start, end=self.end)
+
+
+class StreamControl(BaseModel):
+    """What holds for one stream. `revision` counts its changes: 0 means that nobody ever changed anything.
+
+    `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
+    `accepted` is not stopped by the error budget: its records go where the contract sends them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: str
+    revision: Count = 0
+    state: StreamState = StreamState.RUNNING
+    reason: Sentence | None = None
+    by: str | None = Field(default=None, description="Name of the principal that made the last change.")
+    at: AwareDatetime | None = None
+    trip: Trip | None = None
+    accepted: Range | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may be judged or written."""
+        return self.state is StreamState.PAUSED
+
+    def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
+        """Give what holds after somebody has paused the stream."""
+        return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
+
+    def resumed(self, by: str, at: datetime, *, accept: bool) -> StreamControl:
+        """Give what holds after somebody has let the stream go on; with `accept` over the batch that tripped."""
+        accepted = self.trip.range if accept and self.trip is not None else self.accepted
+        return self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
+
+    def tripped(self, trip: Trip, by: str, at: datetime) -> StreamControl:
+        """Give what holds after an error budget was spent: a pause, if the budget asks for one."""
+        state = StreamState.PAUSED if trip.action == "pause" else self.state
+        return self._changed(state=state, reason=trip.sentence, by=by, at=at, trip=trip)
+
+    def _changed(self, **changes: object) -> StreamControl:
+        return self.model_copy(update={**changes, "revision": self.revision + 1})
+
+
+class EventKind(StrEnum):
+    """What happened to a stream's job. `stopped` waits for a person; `failed` is any other end that nobody asked for."""
+
+    STARTED = "started"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class StreamEvent(BaseModel):
+    """What the job tells of one stream beside its batches. `id` is made by the job, once for each event."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    stream: str
+    kind: EventKind
+    at: AwareDatetime
+    message: Annotated[str, Field(max_length=2000)] | None = Field(
+        default=None, description="Of a stop or failure: what it was and what to do. Holds no payload value."
+    )

@@ -1,0 +1,145 @@
+"""Compile the expectations of a contract: what to note in the workers, and what is left to Great Expectations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from contracts.diagnosis import suggest
+from contracts.errors import Problem
+from contracts.expectations.arguments import Reader
+from contracts.expectations.checks import BUILD, Check, Given, fixed
+from contracts.expectations.metrics import Metric, Rows
+from contracts.expectations.result import Finding
+from contracts.expectations.vocabulary import REFUSED, VOCABULARY, Argument, Shape
+from contracts.model import Expectation
+
+Partials = tuple[Any, ...]
+"""What was noted of some rows, in the order of `ExpectationPlan.metrics`."""
+
+_PATTERNED = frozenset({Argument.PATTERN, Argument.PATTERNS})
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledExpectation:
+    """One expectation. `check` is None where only Great Expectations can judge it."""
+
+    expectation: Expectation
+    given: Given
+    columns: tuple[str, ...]
+    check: Check | None
+    is_provable: bool
+    """Whether Great Expectations is asked too, now and then. Not about patterns: it would run them in engines that
+    can be made to run for ever."""
+
+
+class ExpectationPlan:
+    """The expectations of one contract version, over its typed columns."""
+
+    def __init__(self, compiled: Sequence[CompiledExpectation], columns: pa.Schema) -> None:
+        self.compiled = tuple(compiled)
+        self.columns = columns
+        wanted = (metric for each in self.compiled if each.check for metric in each.check.metrics)
+        self.metrics: tuple[Metric, ...] = tuple(dict.fromkeys([Rows(), *wanted])) if self.compiled else ()
+        """What to note, each once; the number of rows first."""
+        self.needed: tuple[str, ...] = tuple(
+            dict.fromkeys(name for metric in self.metrics for name in metric.columns)
+        )
+        """Names of the columns that the metrics look at."""
+
+    def __bool__(self) -> bool:
+        return bool(self.compiled)
+
+    def observe(self, rows: pa.RecordBatch) -> Partials:
+        """Note what these rows, of the typed columns, bring."""
+        return tuple(metric.observe(rows) for metric in self.metrics)
+
+    def merge(self, parts: Iterable[Partials]) -> Partials:
+        """Put together what was noted of the parts of a batch, of none too."""
+        nothing = self.observe(pa.RecordBatch.from_pylist([], self.columns))
+        return reduce(self._merged, parts, nothing)
+
+    def find(self, partials: Partials) -> tuple[Finding | None, ...]:
+        """Say what each expectation found, in contract order; None where Great Expectations is to be asked."""
+        noted = dict(zip(self.metrics, partials, strict=True))
+        return tuple(
+            each.check.find(*(noted[metric] for metric in each.check.metrics)) if each.check else None
+            for each in self.compiled
+        )
+
+    def rows(self, partials: Partials) -> int:
+        """How many rows were noted."""
+        return int(partials[0])
+
+    def _merged(self, left: Partials, right: Partials) -> Partials:
+        return tuple(
+            metric.merge(one, other) for metric, one, other in zip(self.metrics, left, right, strict=True)
+        )
+
+
+def compile_expectations(
+    expectations: Iterable[Expectation], columns: pa.Schema
+) -> tuple[ExpectationPlan, tuple[Problem, ...]]:
+    """Compile expectations over typed columns; with all that is wrong with them, located in the contract."""
+    compiled: list[CompiledExpectation] = []
+    problems: list[Problem] = []
+    for index, expectation in enumerate(expectations):
+        pointer = f"/expectations/{index}"
+        shape = VOCABULARY.get(expectation.type)
+        if shape is None:
+            problems.append(Problem(f"{pointer}/type", _unknown(expectation.type)))
+            continue
+        reader = Reader(pointer, expectation.type, shape, expectation.kwargs, columns)
+        given = reader.read()
+        problems += reader.problems
+        if given is not None:
+            compiled.append(_compiled(expectation, shape, given, columns))
+    return ExpectationPlan(compiled, columns), tuple(problems)
+
+
+def _unknown(name: str) -> str:
+    if name in REFUSED:
+        return f"{name} is not for batches: {REFUSED[name]}"
+    return f"there is no expectation `{name}`{suggest(name, VOCABULARY)}"
+
+
+def _compiled(
+    expectation: Expectation, shape: Shape, given: Given, columns: pa.Schema
+) -> CompiledExpectation:
+    check = _check(expectation, shape, given, columns)
+    about = () if expectation.type.startswith("expect_table") else given.names
+    is_provable = not _PATTERNED & set(shape.arguments.values())
+    return CompiledExpectation(
+        expectation, given, tuple(name for name in about if name in columns.names), check, is_provable
+    )
+
+
+def _check(expectation: Expectation, shape: Shape, given: Given, columns: pa.Schema) -> Check | None:
+    names = columns.names
+    match expectation.type:
+        case "expect_table_column_count_to_be_between" | "expect_table_column_count_to_equal":
+            return fixed(given.interval.holds(len(names)))
+        case "expect_table_columns_to_match_ordered_list":
+            return fixed(list(given.names) == names)
+        case "expect_table_columns_to_match_set":
+            wanted, found = set(given.names), set(names)
+            return fixed(wanted == found if given.exact_match else wanted <= found)
+        case "expect_column_to_exist":
+            is_there = given.column in names
+            return fixed(is_there and given.index in {None, names.index(given.column)})
+        case _ if not shape.is_exact or (given.second and not _go_together(given, columns)):
+            return None
+        case name:
+            return BUILD[name](given)
+
+
+def _go_together(given: Given, columns: pa.Schema) -> bool:
+    """Whether two columns compare without rounding, and without a NaN."""
+    kinds = [columns.field(name).type for name in (given.column, given.second)]
+    if any(pa.types.is_floating(kind) for kind in kinds):
+        return False
+    return kinds[0] == kinds[1] or all(pa.types.is_integer(kind) for kind in kinds)

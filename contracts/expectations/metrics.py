@@ -1,0 +1,242 @@
+"""What is noted of a batch's accepted rows while they pass: small values that add up, whatever the order of the parts.
+
+Every metric is a value: two expectations that need the same one share it. `observe` takes a record batch of typed
+columns, of no rows too; `merge` puts together what was noted of two parts. Nothing that is noted grows with the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contracts.expectations.bounds import Interval, Values, among
+from contracts.expectations.exact import Number, add, highest_and_lowest, total
+
+Ends = tuple[Any, Any, bool] | None
+Missing = Literal["both_values_are_missing", "either_value_is_missing", "neither"]
+
+
+class Metric(Protocol):
+    """One thing to note."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that are looked at."""
+        ...
+
+    def observe(self, rows: pa.RecordBatch) -> Any:
+        """Note it of some rows."""
+        ...
+
+    def merge(self, left: Any, right: Any) -> Any:
+        """Put together what was noted of two parts."""
+        ...
+
+
+class _Count:
+    """A metric that is a number of rows."""
+
+    def merge(self, left: int, right: int) -> int:
+        """Add."""
+        return left + right
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(_Count):
+    """How many rows there are."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count the rows."""
+        return int(rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfColumn:
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    def _values(self, rows: pa.RecordBatch) -> pa.Array:
+        values = rows.column(self.column)
+        return values.drop_null() if values.null_count else values
+
+
+@dataclass(frozen=True, slots=True)
+class Filled(_OfColumn, _Count):
+    """How many rows have a value in the column."""
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count what is not null."""
+        column = rows.column(self.column)
+        return len(column) - int(column.null_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside(_OfColumn, _Count):
+    """How many values lie outside an interval."""
+
+    interval: Interval
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count what lies outside."""
+        return self.interval.outside(self._values(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(_OfColumn, _Count):
+    """How many values are among those listed."""
+
+    values: Values
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count what is listed."""
+        return int(pc.sum(among(self._values(rows), self.values)).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(_OfColumn):
+    """Which of the listed values there are: a bit set, least significant bit for the first."""
+
+    values: Values
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Look for each."""
+        found = pc.unique(self._values(rows))
+        if not len(found):
+            return 0
+        bits = 0
+        for index, value in enumerate(self.values):
+            bits |= int(pc.any(among(found, (value,))).as_py()) << index
+        return bits
+
+    def merge(self, left: int, right: int) -> int:
+        """Unite."""
+        return left | right
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths(_OfColumn, _Count):
+    """How many texts have a length, in Unicode code points, that lies outside an interval."""
+
+    interval: Interval
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count what is too short or too long."""
+        return self.interval.outside(pc.utf8_length(self._values(rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Matching(_OfColumn, _Count):
+    """How many texts any of the patterns is found in, or all of them. Source: RE2 syntax."""
+
+    patterns: tuple[str, ...]
+    every: bool = False
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count what matches."""
+        values = self._values(rows)
+        if not len(values):
+            return 0
+        found = pc.match_substring_regex(values, self.patterns[0])
+        for pattern in self.patterns[1:]:
+            combine = pc.and_ if self.every else pc.or_
+            found = combine(found, pc.match_substring_regex(values, pattern))
+        return int(pc.sum(found).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Total(_OfColumn):
+    """The exact sum of the numbers in a column, or of their squares."""
+
+    squared: bool = False
+
+    def observe(self, rows: pa.RecordBatch) -> Number:
+        """Add up."""
+        return total(self._values(rows), squared=self.squared)
+
+    def merge(self, left: Number, right: Number) -> Number:
+        """Add."""
+        return add(left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes(_OfColumn):
+    """The lowest and the highest value, and whether there is a NaN; None for no value."""
+
+    def observe(self, rows: pa.RecordBatch) -> Ends:
+        """Look for both."""
+        return highest_and_lowest(self._values(rows))
+
+    def merge(self, left: Ends, right: Ends) -> Ends:
+        """Take the lower and the higher."""
+        if left is None or right is None:
+            return left or right
+        lows = [each[0] for each in (left, right) if each[0] is not None]
+        highs = [each[1] for each in (left, right) if each[1] is not None]
+        return min(lows, default=None), max(highs, default=None), left[2] or right[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPair:
+    first: str
+    second: str
+    ignore: Missing
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Both columns."""
+        return self.first, self.second
+
+    def _pairs(self, rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """Give the values of the rows that count."""
+        left, right = rows.column(self.first), rows.column(self.second)
+        if self.ignore == "neither" or not (left.null_count or right.null_count):
+            return left, right
+        combine = pc.and_ if self.ignore == "both_values_are_missing" else pc.or_
+        counts = pc.invert(combine(pc.is_null(left), pc.is_null(right)))
+        return left.filter(counts), right.filter(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(_OfPair, _Count):
+    """How many rows count in a comparison of two columns."""
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count them."""
+        return len(self._pairs(rows)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Unordered(_OfPair, _Count):
+    """In how many rows the first value is not above the second; without one of them that is unknown, and not counted."""
+
+    or_equal: bool
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count them."""
+        compare = pc.less if self.or_equal else pc.less_equal
+        return int(pc.sum(compare(*self._pairs(rows))).as_py() or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unequal(_OfPair, _Count):
+    """In how many rows two values differ; a value differs from none, and none is equal to none."""
+
+    def observe(self, rows: pa.RecordBatch) -> int:
+        """Count them."""
+        left, right = self._pairs(rows)
+        one_is_missing = pc.xor(pc.is_null(left), pc.is_null(right))
+        differ = pc.fill_null(pc.not_equal(left, right), fill_value=False)
+        return int(np.count_nonzero(np.asarray(pc.or_(one_is_missing, differ))))

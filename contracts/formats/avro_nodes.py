@@ -1,0 +1,310 @@
+"""What is read where, when data of one Avro schema is read with another: the two schemas, resolved once.
+
+A node says what bytes of the writer stand at a place and what the reader makes of them. Readers are made from nodes:
+strict ones (`avro_decoder`) and quick ones (`avro_quick`), which therefore cannot differ in what a schema means.
+Where both schemas are the same there is nothing to resolve: a union's value is of the branch that was written.
+
+Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". Of a reader's union the branch
+of the writer's own type and name is taken before any other that matches, as Apache's Java library does it: a string
+stays a string where bytes are listed before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Any, Final
+
+from contracts.formats.avro_defaults import fits
+from contracts.formats.avro_matching import field_pairs, matches
+from contracts.formats.avro_types import (
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    RecordField,
+    Union,
+)
+
+MAX_PRECISION: Final = 1_000
+"""Most digits of a decimal that is judged."""
+_TIMES: Final = ("date", "time-", "timestamp-", "local-timestamp-")
+_DAY_MILLIS: Final = 86_400_000
+_LIMITS: Final = {"time-millis": _DAY_MILLIS, "time-micros": 1_000 * _DAY_MILLIS}
+
+
+@dataclass(eq=False, slots=True)
+class Plain:
+    """A primitive value. `to` is what it is promoted to: float, double, bytes or string; empty for nothing."""
+
+    kind: str
+    to: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Bounded:
+    """A time of day: an integer from 0 to below `limit`."""
+
+    inner: Plain
+    limit: int
+
+
+@dataclass(eq=False, slots=True)
+class Uuid:
+    """A string that must be a UUID as RFC 4122 writes it."""
+
+    inner: Plain
+
+
+@dataclass(eq=False, slots=True)
+class FixedBytes:
+    """Bytes of one length."""
+
+    size: int
+
+
+@dataclass(eq=False, slots=True)
+class DecimalNumber:
+    """Bytes that hold an integer, two's complement, big-endian; of at most `precision` digits."""
+
+    inner: Plain | FixedBytes
+    precision: int
+    scale: int
+
+    @property
+    def limit(self) -> int:
+        """The smallest number that has too many digits, as it is written without its scale."""
+        return int(10**self.precision)
+
+
+@dataclass(eq=False, slots=True)
+class Symbol:
+    """What each symbol of the writer becomes; None for one that the reader does not have."""
+
+    symbols: tuple[str | None, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Items:
+    """An array. `is_free` says that its items take no bytes."""
+
+    item: Node
+    is_free: bool
+
+
+@dataclass(eq=False, slots=True)
+class Members:
+    """A map."""
+
+    value: Node
+
+
+@dataclass(eq=False, slots=True)
+class Choice:
+    """A union of the writer: what each branch becomes."""
+
+    branches: tuple[Node, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Fields:
+    """A record: the writer's fields in their order, without a name where the reader has none for them.
+
+    `names` are the reader's fields in its order, `defaults` the values of those that were not written. `is_recursive`
+    says that the record may hold one of its own kind.
+    """
+
+    name: str
+    steps: list[tuple[str | None, Node]] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    defaults: dict[str, Any] = field(default_factory=dict)
+    is_recursive: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Refused:
+    """Data that the reader has no place for; `reason` ends the sentence of the violation."""
+
+    reason: str
+
+
+Node = (
+    Plain | Bounded | Uuid | FixedBytes | DecimalNumber | Symbol | Items | Members | Choice | Fields | Refused
+)
+
+
+def resolve(writer: AvroType, reader: AvroType) -> Node:
+    """Resolve two schemas; one with itself when both are the same object."""
+    return _Resolver().node(writer, reader)
+
+
+def is_free(node: Node) -> bool:
+    """Whether a value takes no bytes."""
+    return _is_free(node, ())
+
+
+def _is_free(node: Node, seen: tuple[int, ...]) -> bool:
+    match node:
+        case Plain(kind="null") | FixedBytes(size=0):
+            return True
+        case Fields() if id(node) not in seen:
+            return all(_is_free(inner, (*seen, id(node))) for _, inner in node.steps)
+        case _:
+            return False
+
+
+class _Resolver:
+    def __init__(self) -> None:
+        self._records: dict[tuple[int, int], Fields] = {}
+        self._open: set[int] = set()
+
+    def node(self, writer: AvroType, reader: AvroType) -> Node:  # noqa: PLR0911 - one for each type
+        if isinstance(writer, Union):
+            same = writer is reader
+            return Choice(tuple(self.node(branch, branch if same else reader) for branch in writer.branches))
+        if isinstance(reader, Union):
+            chosen = _branch(writer, reader)
+            return _no_match(writer, reader) if chosen is None else self.node(writer, chosen)
+        if not matches(writer, reader):
+            return _no_match(writer, reader)
+        match writer, reader:
+            case Record(), Record():
+                return self._record(writer, reader)
+            case Array(), Array():
+                item = self.node(writer.items, reader.items)
+                return Items(item, is_free(item))
+            case Map(), Map():
+                return Members(self.node(writer.values, reader.values))
+            case Enum(), Enum():
+                return _symbol(writer, reader)
+            case _:
+                return _leaf(writer, reader)
+
+    def _record(self, writer: Record, reader: Record) -> Node:
+        key = id(writer), id(reader)
+        if key in self._records:
+            node = self._records[key]
+            node.is_recursive |= id(node) in self._open
+            return node
+        node = self._records[key] = Fields(writer.name, names=tuple(each.name for each in reader.fields))
+        self._open.add(id(node))
+        named: dict[int, RecordField] = {}
+        pairs = (
+            {each.name: each for each in writer.fields} if writer is reader else field_pairs(writer, reader)
+        )
+        for each in reader.fields:
+            # A field of the writer is read as one; another with its name as an alias was not written.
+            if each.name in pairs and id(pairs[each.name]) not in named:
+                named[id(pairs[each.name])] = each
+                continue
+            if not each.has_default or not fits(each.default, each.type):
+                node.steps = [(None, Refused(f"has no field `{each.name}`, which has no default"))]
+                break
+            node.defaults[each.name] = default_value(each.default, each.type)
+        else:
+            for written in writer.fields:
+                kept = named.get(id(written))
+                inner = self.node(written.type, written.type if kept is None else kept.type)
+                node.steps.append((None if kept is None else kept.name, inner))
+        self._open.discard(id(node))
+        return node
+
+
+def _branch(writer: AvroType, reader: Union) -> AvroType | None:
+    matching = [branch for branch in reader.branches if matches(writer, branch)]
+    return next((branch for branch in matching if _is_same(writer, branch)), next(iter(matching), None))
+
+
+def _is_same(writer: AvroType, reader: AvroType) -> bool:
+    match writer, reader:
+        case Primitive(), Primitive():
+            return writer.kind == reader.kind
+        case ((Record() | Enum() | Fixed()), (Record() | Enum() | Fixed())):
+            return type(writer) is type(reader) and writer.name == reader.name
+        case _:
+            return type(writer) is type(reader)
+
+
+def _symbol(writer: Enum, reader: Enum) -> Symbol:
+    known = frozenset(reader.symbols)
+    return Symbol(tuple(symbol if symbol in known else reader.default for symbol in writer.symbols))
+
+
+def _leaf(writer: AvroType, reader: AvroType) -> Node:
+    """Resolve primitive and fixed types that match. The value means what the reader's logical type says."""
+    assert isinstance(writer, Primitive | Fixed)  # noqa: S101 - narrows for the type checker
+    assert isinstance(reader, Primitive | Fixed)  # noqa: S101 - the same
+    inner: Plain | FixedBytes
+    if isinstance(writer, Fixed):
+        inner = FixedBytes(writer.size)
+    else:
+        assert isinstance(reader, Primitive)  # noqa: S101 - the same
+        is_kept = writer.kind == reader.kind or (writer.kind, reader.kind) == ("int", "long")
+        inner = Plain(writer.kind, "" if is_kept else reader.kind)
+    logical, written = reader.logical, writer.logical
+    if logical is None:
+        return inner
+    if written is not None and written != logical and _changes_meaning(written.name, logical.name):
+        return Refused(f"holds a {written} where the contract has a {logical}")
+    if logical.name == "decimal":
+        if written is not None and written.scale != logical.scale:
+            return Refused(f"holds a {written} where the contract has a {logical}")
+        return DecimalNumber(inner, logical.precision, logical.scale)
+    if isinstance(inner, Plain) and logical.name in _LIMITS:
+        return Bounded(inner, _LIMITS[logical.name])
+    return Uuid(inner) if isinstance(inner, Plain) and logical.name == "uuid" else inner
+
+
+def _changes_meaning(written: str, logical: str) -> bool:
+    return written != logical and written.startswith(_TIMES) and logical.startswith(_TIMES)
+
+
+def _no_match(writer: AvroType, reader: AvroType) -> Refused:
+    return Refused(f"holds a value of type {_shown(writer)} where the contract has {_shown(reader)}")
+
+
+def _shown(node: AvroType) -> str:
+    match node:
+        case Union():
+            return " or ".join(str(branch) for branch in node.branches)
+        case Array(items=inner) | Map(values=inner):
+            return f"{node} of {_shown(inner)}"
+        case _:
+            return str(node)
+
+
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def decimal_value(unscaled: int, scale: int) -> Decimal:
+    """Make the decimal number of an integer."""
+    return Decimal(unscaled).scaleb(-scale, _EXACT)
+
+
+def default_value(default: Any, node: AvroType) -> Any:  # noqa: PLR0911 - one for each type
+    """Make the value of a default that fits its type. Source: specification, table of field default values."""
+    match node:
+        case Primitive(kind="float" | "double"):
+            return float(default)
+        case Primitive(kind="bytes") | Fixed():
+            raw = default.encode("latin-1")
+            if node.logical is not None and node.logical.name == "decimal":
+                return decimal_value(int.from_bytes(raw, "big", signed=True), node.logical.scale)
+            return raw
+        case Array():
+            return [default_value(item, node.items) for item in default]
+        case Map():
+            return {name: default_value(value, node.values) for name, value in default.items()}
+        case Union():
+            branch = next(branch for branch in node.branches if fits(default, branch))
+            return default_value(default, branch)
+        case Record():
+            return {
+                each.name: default_value(default.get(each.name, each.default), each.type)
+                for each in node.fields
+            }
+        case _:
+            return default

@@ -1,0 +1,315 @@
+"""Quick readers: the reader of a node, written out as one function and compiled.
+
+A quick reader only ever accepts. It gives the record that the strict reader gives, or raises one of DOUBTS, which says
+nothing: the strict reader is asked then. What is rare or deep (long arrays, recursive records, wide integers) it hands
+to the strict reader of that place. Bounds are looked at once: a string that its length leads beyond the end is cut
+short, and leaves a position that is not the end.
+
+Of a schema only literals get into the text, as `ascii` writes them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from contracts.formats.avro_decoder import MALFORMED, UUID, as_float, compile_reader, read_int, read_long
+from contracts.formats.avro_nodes import (
+    Bounded,
+    Choice,
+    DecimalNumber,
+    Fields,
+    FixedBytes,
+    Items,
+    Node,
+    Plain,
+    Symbol,
+    Uuid,
+    decimal_value,
+)
+
+QuickReader = Callable[[Any], Any]
+"""Takes a payload; gives its record, or raises one of DOUBTS."""
+
+DOUBTS: Final = (*MALFORMED, KeyError, TypeError, ValueError)
+"""What a quick reader raises for what it leaves to the strict one; TypeError for a null."""
+
+_STEP: Final = " "
+_MOST_LINES: Final = 4_000
+_DEEPEST: Final = 8
+"""Most loops and unions around a place; Python compiles no more than 20 blocks within each other."""
+
+
+class _DoubtError(KeyError):
+    """Something that only the strict reader knows."""
+
+
+def compile_quick_reader(node: Node, wanted: frozenset[str] | None = None) -> QuickReader:
+    """Compile the quick reader of a node.
+
+    Of a record only the fields of the names `wanted` are given (None: all); the others are looked at as strictly.
+    """
+    return _Writer().compile(node, wanted)
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._bound: dict[str, Any] = {
+            "Doubt": _DoubtError,
+            "as_float": as_float,
+            "decimal_value": decimal_value,
+            "is_uuid": UUID.fullmatch,
+            "read_double": struct.Struct("<d").unpack_from,
+            "read_float": struct.Struct("<f").unpack_from,
+            "read_int": read_int,
+            "read_long": _read_wide,
+            "read_length": _read_length,
+        }
+        self._variables = 0
+        self._blocks = 0
+        self._looks_later = False
+
+    def compile(self, node: Node, wanted: frozenset[str] | None) -> QuickReader:
+        result = self._variable()
+        self._looks_later = wanted is not None
+        if isinstance(node, Fields) and not node.is_recursive:
+            self._record(node, result, " ", 1, wanted)
+        else:
+            self._read(node, result, " ", 0)
+        self._look(" ")
+        text = "\n".join(
+            ["def read(p):", " i = s = 0", *self._lines, " if i != len(p): raise Doubt", f" return {result}"]
+        )
+        exec(compile(text, "<avro schema>", "exec"), self._bound)  # noqa: S102 - our own text, and literals
+        quick: QuickReader = self._bound["read"]
+        return quick
+
+    def _write(self, indent: str, *lines: str) -> None:
+        self._lines += [indent + line for line in lines]
+
+    def _look(self, indent: str) -> None:
+        """Write the look at the strings between `s` and `i` that nobody wants; more than strings may follow.
+
+        What lies between them there, lengths and numbers of one byte, is ASCII: no character can reach across it, so
+        that all of it is UTF-8 if, and only if, each string is.
+        """
+        if self._looks_later:
+            self._write(indent, "if not p[s:i].isascii(): str(p[s:i], 'utf-8')")
+
+    def _go_on(self, indent: str) -> None:
+        if self._looks_later:
+            self._write(indent, "s = i")
+
+    def _variable(self) -> str:
+        self._variables += 1
+        return f"v{self._variables}"
+
+    def _bind(self, value: Any) -> str:
+        name = f"k{len(self._bound)}"
+        self._bound[name] = value
+        return name
+
+    def _read(self, node: Node, to: str | None, indent: str, depth: int) -> None:  # noqa: C901 - a table
+        """Write the reading of a value into a variable; None: it is looked at only."""
+        if self._blocks >= _DEEPEST or len(self._lines) > _MOST_LINES:
+            self._strictly(node, to, indent, depth)
+            return
+        match node:
+            case Plain():
+                self._plain(node, to, indent)
+            case Bounded():
+                value = to or self._variable()
+                self._plain(node.inner, value, indent)
+                self._write(indent, f"if not 0 <= {value} < {node.limit}: raise Doubt")
+            case Uuid():
+                value = to or self._variable()
+                self._plain(node.inner, value, indent)
+                self._write(indent, f"if is_uuid({value}) is None: raise Doubt")
+            case FixedBytes():
+                self._look(indent)
+                self._write(indent, *([f"{to} = p[i:i + {node.size}]"] if to else []), f"i += {node.size}")
+                self._go_on(indent)
+            case DecimalNumber():
+                self._decimal(node, to, indent, depth)
+            case Symbol():
+                known = {2 * at: name for at, name in enumerate(node.symbols) if name is not None and at < 64}
+                self._write(indent, f"{to or 'b'} = {self._bind(known)}[p[i]]", "i += 1")
+            case Items() if not node.is_free:
+                self._array(node, to, indent, depth)
+            case Choice():
+                self._union(node, to, indent, depth)
+            case Fields() if not node.is_recursive:
+                self._record(node, to, indent, depth + 1, None if to else frozenset())
+            case _:
+                self._strictly(node, to, indent, depth)
+
+    def _strictly(self, node: Node, to: str | None, indent: str, depth: int) -> None:
+        self._look(indent)
+        self._write(indent, f"{to or 'b'}, i = {self._bind(compile_reader(node))}(p, i, {depth})")
+        self._go_on(indent)
+
+    def _plain(self, node: Plain, to: str | None, indent: str) -> None:
+        match node.kind:
+            case "null":
+                self._write(indent, f"{to or 'b'} = None")
+            case "boolean":
+                self._write(indent, "b = p[i]", "if b > 1: raise Doubt", "i += 1")
+                if to:
+                    self._write(indent, f"{to} = b == 1")
+            case "int" | "long":
+                self._integer(node, to or "b", indent)
+            case "float" | "double":
+                size = 4 if node.kind == "float" else 8
+                self._look(indent)
+                self._write(indent, f"({to or 'b'},) = read_{node.kind}(p, i)", f"i += {size}")
+                self._go_on(indent)
+            case _:
+                self._text(node, to, indent)
+
+    def _integer(self, node: Plain, to: str, indent: str) -> None:
+        self._write(
+            indent,
+            "b = p[i]",
+            f"if b < 128: {to} = b >> 1 ^ -(b & 1); i += 1",
+            "else:",
+        )
+        self._look(indent + _STEP)
+        self._write(
+            indent,
+            " c = p[i + 1]",
+            f" if c < 128: {to} = (b & 127 | c << 7) >> 1 ^ -(b & 1); i += 2",
+            " else:",
+            "  d = p[i + 2]",
+            f"  if d < 128: {to} = (b & 127 | (c & 127) << 7 | d << 14) >> 1 ^ -(b & 1); i += 3",
+            f"  else: {to}, i = read_{node.kind}(p, i)",
+        )
+        self._go_on(indent + _STEP)
+        if node.to:
+            self._write(indent, f"{to} = {'as_float' if node.to == 'float' else 'float'}({to})")
+
+    def _text(self, node: Plain, to: str | None, indent: str) -> None:
+        is_text = node.kind == "string" or node.to == "string"
+        if to is None and is_text and self._looks_later:
+            # A length of one byte is even and below 128.
+            self._write(indent, "b = p[i]", "if not b & 129: i += 1 + (b >> 1)", "else:")
+            inner = indent + _STEP
+            self._look(inner)
+            self._write(inner, "e, i = read_length(p, i)", "str(p[i:e], 'utf-8')", "s = i = e")
+            return
+        if not is_text or node.to == "bytes":
+            self._look(indent)
+        self._length(indent)
+        if to is None:
+            if is_text:
+                self._write(indent, "if not p[i:e].isascii(): str(p[i:e], 'utf-8')")
+        elif node.to == "bytes":
+            self._write(indent, f"{to} = p[i:e]", f"if not {to}.isascii(): str({to}, 'utf-8')")
+        else:
+            self._write(indent, f"{to} = str(p[i:e], 'utf-8')" if is_text else f"{to} = p[i:e]")
+        self._write(indent, "i = e")
+        if not is_text or node.to == "bytes":
+            self._go_on(indent)
+
+    def _length(self, indent: str) -> None:
+        """Write the reading of a length: `i` is where the value begins then, and `e` where it ends."""
+        self._write(indent, "b = p[i]", "if b & 129:")
+        self._look(indent + _STEP)
+        self._write(indent, " e, i = read_length(p, i)")
+        self._go_on(indent + _STEP)
+        self._write(indent, "else: i += 1; e = i + (b >> 1)")
+
+    def _decimal(self, node: DecimalNumber, to: str | None, indent: str, depth: int) -> None:
+        limit, inner = self._bind(node.limit), indent
+        raw = self._variable()
+        if to is None and isinstance(node.inner, Plain) and node.inner.kind == "bytes":
+            self._look(indent)
+            self._length(indent)
+            # So few bytes hold no number that has too many digits.
+            self._write(indent, f"{raw} = p[i:e]", "i = e")
+            self._go_on(indent)
+            self._write(indent, f"if len({raw}) > {(node.limit.bit_length() - 1) // 8}:")
+            inner += _STEP
+        else:
+            self._read(node.inner, raw, indent, depth)
+        self._write(inner, f"b = int.from_bytes({raw}, 'big', signed=True)")
+        self._write(inner, f"if not -{limit} < b < {limit}: raise Doubt")
+        if to:
+            self._write(inner, f"{to} = decimal_value(b, {node.scale})")
+
+    def _array(self, node: Items, to: str | None, indent: str, depth: int) -> None:
+        item = self._variable() if to else None
+        self._blocks += 1
+        count, strict = self._variable(), self._bind(compile_reader(node))
+        self._write(indent, f"{count} = p[i]")
+        # More than 63 items, and blocks with their size, are read strictly.
+        self._write(indent, f"if {count} & 129:")
+        self._look(indent + _STEP)
+        self._write(indent, f" {to or 'b'}, i = {strict}(p, i, {depth})")
+        self._go_on(indent + _STEP)
+        self._write(indent, "else:")
+        inner = indent + _STEP
+        self._write(inner, *([f"{to} = []"] if to else []), f"while {count}:")
+        self._write(inner, " i += 1", f" for _ in range({count} >> 1):")
+        self._read(node.item, item, inner + 2 * _STEP, depth + 1)
+        if to:
+            self._write(inner, f"  {to}.append({item})")
+        self._write(inner, f" {count} = p[i]", f" if {count} & 129: raise Doubt", "i += 1")
+        self._blocks -= 1
+
+    def _union(self, node: Choice, to: str | None, indent: str, depth: int) -> None:
+        self._blocks += 1
+        choice = self._variable()
+        self._write(indent, f"{choice} = p[i]", "i += 1")
+        word = "if"
+        for index, branch in enumerate(node.branches[:64]):
+            self._write(indent, f"{word} {choice} == {2 * index}:")
+            self._read(branch, to, indent + _STEP, depth)
+            word = "elif"
+        self._write(indent, "else: raise Doubt" if node.branches else "raise Doubt")
+        self._blocks -= 1
+
+    def _record(
+        self, node: Fields, to: str | None, indent: str, depth: int, wanted: frozenset[str] | None
+    ) -> None:
+        members: dict[str, str] = {}
+        for name, inner in node.steps:
+            is_wanted = name is not None and (wanted is None or name in wanted)
+            variable = self._variable() if is_wanted else None
+            self._read(inner, variable, indent, depth)
+            if name is not None and variable is not None:
+                members[name] = variable
+        if to is None:
+            self._write(indent, "pass")
+            return
+        for name, default in node.defaults.items():
+            if wanted is None or name in wanted:
+                members[name] = self._bind(default)
+        pairs = (f"{name!a}: {members[name]}" for name in node.names if name in members)
+        self._write(indent, f"{to} = {{{', '.join(pairs)}}}")
+
+
+def _read_length(payload: bytes, position: int) -> tuple[int, int]:
+    """Read a length that is wide or negative: where the value ends, and where it begins."""
+    length, position = read_long(payload, position)
+    if length < 0:
+        raise _DoubtError
+    return position + length, position
+
+
+def _read_wide(payload: bytes, position: int) -> tuple[int, int]:
+    """Read a long of more than three bytes, such as a timestamp, with the steps that those of up to eight need."""
+    b, c, d, e = payload[position : position + 4]
+    number = b & 127 | (c & 127) << 7 | (d & 127) << 14 | (e & 127) << 21
+    position += 4
+    if e > 127:
+        for shift in (28, 35, 42, 49):
+            e = payload[position]
+            position += 1
+            number |= (e & 127) << shift
+            if e < 128:
+                break
+        else:
+            return read_long(payload, position - 8)
+    return number >> 1 ^ -(number & 1), position

@@ -1,0 +1,56 @@
+"""Data that one Avro schema wrote, read as records of a contract: strictly, and quickly where that is known to agree."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from contracts.fields import join
+from contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
+from contracts.formats.avro_nodes import Node
+from contracts.formats.avro_quick import QuickReader, compile_quick_reader
+from contracts.verdict import Severity, Stage, Violation
+
+MAX_POINTER_TOKENS: Final = 16
+"""Most names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""
+_FEW: Final = 20
+"""So many records are read strictly before a quick reader is written, which takes as long as a hundred do."""
+
+
+class Written:
+    """Reads what was written with one schema."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._read = compile_reader(node)
+        self._records = 0
+        self._quick: dict[frozenset[str] | None, QuickReader] = {}
+
+    def record(self, payload: bytes) -> Any:
+        """Decode a payload: the record, or the Violation of stage decode that it is."""
+        try:
+            return self._strictly(payload)
+        except MALFORMED as error:
+            return _violation(malformed(error))
+
+    def quick(self, wanted: frozenset[str] | None, records: int) -> QuickReader:
+        """Give the reader that is quick for `records` more of them, with the fields of the names `wanted` (None: all).
+
+        What it raises for a payload, one of `avro_quick.DOUBTS`, says nothing: ask for the `record` then.
+        """
+        self._records += records
+        if wanted not in self._quick:
+            if self._records < _FEW:
+                return self._strictly
+            self._quick[wanted] = compile_quick_reader(self._node, wanted)
+        return self._quick[wanted]
+
+    def _strictly(self, payload: bytes) -> Any:
+        record, end = self._read(payload, 0, 0)
+        if end < len(payload):
+            raise MalformedError("avro.trailing-bytes", "goes on after its last field")
+        return record
+
+
+def _violation(error: MalformedError) -> Violation:
+    path = tuple(reversed(error.path[-MAX_POINTER_TOKENS:]))
+    return Violation(Stage.DECODE, error.code, join(path), Severity.ERROR, error.message)

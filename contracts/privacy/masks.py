@@ -1,0 +1,159 @@
+"""Masks: what is written instead of fields that must not be read where a sink puts them. Verdicts never depend on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from contracts.errors import Problem, SettingsError
+from contracts.fields import SchemaFields, join, suggestion, tokens
+from contracts.model import DataContract, Mask
+from contracts.privacy.classes import ANY
+from contracts.privacy.tokens import MaskKey
+
+_STRONGEST: Final = (Mask.DROP, Mask.REDACT, Mask.HASH)
+_GONE: Final = object()
+
+
+@dataclass(slots=True)
+class Step:
+    """A step of the masked pointers; `mask` where one of them ends."""
+
+    children: dict[str, Step] = field(default_factory=dict)
+    mask: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """The masks of a contract, by pointer, in which `*` stands for any step. Falsy when there are none.
+
+    `key` makes the tokens; without it nothing can be hashed.
+    """
+
+    by_pointer: Mapping[str, Mask]
+    key: MaskKey | None = None
+    root: Step = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        root = Step()
+        for pointer, mask in self.by_pointer.items():
+            step = root
+            for token in tokens(pointer):
+                step = step.children.setdefault(token, Step())
+            step.mask = mask
+        object.__setattr__(self, "root", root)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_pointer)
+
+    def over(self, path: tuple[str, ...]) -> tuple[Mask, int] | None:
+        """Give the mask that covers the value at a path, and how many steps lead to it; None when there is none."""
+        steps = [self.root]
+        for count, token in enumerate(path, 1):
+            steps = following(steps, token)
+            mask = strongest(steps)
+            if mask is not None:
+                return mask, count
+        return None
+
+    def is_below(self, path: tuple[str, ...]) -> bool:
+        """Whether members of the value at a path are masked."""
+        return bool(self._at(path))
+
+    def applied(self, value: Any, path: tuple[str, ...] = ()) -> Any:
+        """Give the value at a path with its members masked; what is not masked is the same object.
+
+        What stands where masked members were agreed, and is neither object nor array, is redacted as a whole.
+        """
+        return self._applied(value, self._at(path))
+
+    def token(self, value: Any) -> str:
+        """Give the token of a value that is not null. Raises SettingsError without a key."""
+        if self.key is None:
+            _refuse_to_hash(self.by_pointer)
+        return self.key.token(value)
+
+    def _at(self, path: tuple[str, ...]) -> list[Step]:
+        """Give the steps at a path that lead on."""
+        steps = [self.root]
+        for token in path:
+            steps = following(steps, token)
+        return [step for step in steps if step.children]
+
+    def _applied(self, value: Any, steps: list[Step]) -> Any:
+        if not steps or value is None:
+            return value
+        if isinstance(value, dict):
+            members = {name: self._member(each, following(steps, name)) for name, each in value.items()}
+            return {name: each for name, each in members.items() if each is not _GONE}
+        if isinstance(value, list) and leads_into_arrays(steps):
+            items = [self._member(each, following(steps, str(at))) for at, each in enumerate(value)]
+            return [each for each in items if each is not _GONE]
+        return None
+
+    def _member(self, value: Any, steps: list[Step]) -> Any:
+        match strongest(steps):
+            case Mask.DROP:
+                return _GONE
+            case Mask.REDACT:
+                return None
+            case Mask.HASH:
+                return None if value is None else self.token(value)
+            case _:
+                return self._applied(value, [step for step in steps if step.children])
+
+
+def following(steps: list[Step], token: str) -> list[Step]:
+    """Give the steps that a name or position leads to."""
+    return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
+
+
+def strongest(steps: list[Step]) -> Mask | None:
+    """Give the mask that hides most; None when none of the steps is masked."""
+    found = {step.mask for step in steps}
+    return next((mask for mask in _STRONGEST if mask in found), None)
+
+
+def leads_into_arrays(steps: list[Step]) -> bool:
+    """Whether the steps lead to elements of an array."""
+    return any(name == ANY or name.isdigit() for step in steps for name in step.children)
+
+
+def masks_of(contract: DataContract, key: MaskKey | None = None) -> Masks:
+    """Give the masks of a contract."""
+    return Masks(contract.mask, key)
+
+
+def needs_key(contract: DataContract) -> bool:
+    """Whether records of a contract cannot be written without the key."""
+    return contract.key_mask is Mask.HASH or Mask.HASH in contract.mask.values()
+
+
+def require_key(contract: DataContract, key: MaskKey | None) -> None:
+    """Require the key of a contract that hashes. Raises SettingsError."""
+    if key is None and needs_key(contract):
+        _refuse_to_hash(contract.mask)
+
+
+def privacy_problems(contract: DataContract, fields: SchemaFields) -> list[Problem]:
+    """Find the classified and masked fields that the schema does not declare: nothing would hide their values."""
+    return [
+        Problem(
+            f"/{name}{join((pointer,))}",
+            f"the schema declares no field `{pointer}`{suggestion(pointer, fields)}",
+        )
+        for name, pointers in (("classification", contract.classification), ("mask", contract.mask))
+        for pointer in pointers
+        if fields.find(pointer) is None and fields.find(pointer.replace(f"/{ANY}", "/0")) is None
+    ]
+
+
+def _refuse_to_hash(pointers: Mapping[str, Mask]) -> NoReturn:
+    hashed = (
+        ", ".join(pointer for pointer, mask in pointers.items() if mask is Mask.HASH) or "the record's key"
+    )
+    raise SettingsError(
+        f"the contract hashes {hashed}, and there is no key for it: set TIDEGATE_MASK_KEY to at least 32 secret "
+        "characters (`openssl rand -hex 32`), the same in every job whose tables are joined"
+    )

@@ -1,0 +1,99 @@
+"""Tokens that stand for values: keyed, so that nobody without the key finds the value by trying; equal for equal values.
+
+Source: HMAC (RFC 2104) with SHA-256.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final, Self
+
+import orjson
+
+from contracts.column_values import json_text
+from contracts.errors import SettingsError
+from contracts.rules.values import exact
+
+LEAST_CHARACTERS: Final = 32
+_ID_CHARACTERS: Final = 8
+_MADE_FOR_ID: Final = b"tidegate mask key id"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskKey:
+    """The secret that tokens are made with. Its id tells keys apart and nothing else of them; it begins every token."""
+
+    secret: bytes = field(repr=False)
+    id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = hmac.digest(self.secret, _MADE_FOR_ID, "sha256").hex()[:_ID_CHARACTERS]
+        object.__setattr__(self, "id", made)
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Make the key of a text. Raises SettingsError for one that is too short to be secret."""
+        if len(text) < LEAST_CHARACTERS:
+            raise SettingsError(
+                f"TIDEGATE_MASK_KEY has {len(text)} characters and needs at least {LEAST_CHARACTERS}; make one with "
+                "`openssl rand -hex 32`"
+            )
+        return cls(text.encode())
+
+    def token(self, value: Any) -> str:
+        """Give the token of a value that is not null: `<key id>:<64 hexadecimal digits>`.
+
+        Numbers that are equal have equal tokens, however they are written; a text, a number, a boolean and bytes that
+        look alike have different ones.
+        """
+        return f"{self.id}:{hmac.digest(self.secret, _encoded(value), 'sha256').hex()}"
+
+    def token_of_key(self, key: bytes) -> bytes:
+        """Give the token of a record's key: that of the text that it holds, or of its bytes."""
+        try:
+            return self.token(key.decode()).encode()
+        except UnicodeDecodeError:
+            return self.token(key).encode()
+
+
+def _encoded(value: Any) -> bytes:
+    match value:
+        case str():
+            return b"text:" + value.encode("utf-8", "surrogatepass")
+        case bool():
+            return b"boolean:" + (b"true" if value else b"false")
+        case int() | float() | Decimal():
+            return b"number:" + _number(value)
+        case bytes():
+            return b"bytes:" + value
+        case _:
+            return b"json:" + _canonical(value)
+
+
+def _number(value: float | Decimal) -> bytes:
+    """Write a number so that equal numbers are written alike: digits without zeros at their ends, and an exponent."""
+    number = exact(value)
+    if isinstance(number, float):  # an infinity or NaN
+        return str(number).encode()
+    sign, digits, exponent = Decimal(number).as_tuple()
+    whole = "".join(map(str, digits)).lstrip("0")
+    bare = whole.rstrip("0")
+    if not bare or not isinstance(exponent, int):
+        return b"0"
+    return f"{'-' if sign else ''}{bare}e{exponent + len(whole) - len(bare)}".encode()
+
+
+def _canonical(value: Any) -> bytes:
+    """Write an object or array with its keys sorted."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # an integer beyond 64 bits, a Decimal, bytes
+        return (json_text(_sorted(value)) or "").encode("utf-8", "surrogatepass")
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,474 @@
+"""Expressions in CEL written as tests of a compiled function, where that says surely what the library says.
+
+Each part of an expression becomes texts that are true only where the library surely gives true, gives false, or finds
+a value missing. What they leave open, the library is asked. Source: cel-spec, "Language Definition", and how the
+library answers, which property tests hold this to:
+
+* `&&` and `||` absorb errors on either side; a missing key or a null that no overload takes is an error of its own sort;
+* integers have 64 bits, do not overflow silently and do not mix with doubles but in comparisons, where both are doubles;
+* strings compare as their UTF-8 does, and `size` counts code points.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from contracts.rules.cel_syntax import Call, Const, Ident, Items, Node, Select
+from contracts.rules.places import Path
+from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
+from contracts.rules.times import NANOSECONDS, instant_key
+
+MAX_TEXT: Final = 6_000
+"""Longest test that is written; what takes more is left to the library."""
+
+_EXACT: Final = 2**53
+_MIN, _MAX = -(2**63), 2**63 - 1
+_ORDERS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+_EQUALITIES: Final = {"_==_": True, "_!=_": False}
+_ARITHMETIC: Final = {"_+_": "+", "_-_": "-", "_*_": "*"}
+_AFFIXES: Final = {"startsWith": "startswith", "endsWith": "endswith"}
+_NUMBERS: Final = frozenset({int, float})
+_SCALARS: Final = frozenset({int, float, str, bool})
+_SIZED: Final = frozenset({str, list, dict})
+_HOLDERS: Final = frozenset({list, dict})
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)", re.ASCII
+)
+_SPAN: Final = re.compile(r"(\d{1,6})(h|m|s)", re.ASCII)
+_SPAN_UNITS: Final = {"h": 3600 * NANOSECONDS, "m": 60 * NANOSECONDS, "s": NANOSECONDS}
+# Well inside the years 1 to 9999, which are all that a timestamp of CEL has.
+_FIRST, _LAST = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NANOSECONDS
+
+
+class NotLoweredError(Exception):
+    """A part of an expression that is left to the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Tests of what the library surely answers: true; false; true or a value is missing; false or a value is missing."""
+
+    holds: str
+    fails: str
+    passes: str
+    misses: str
+
+    def inverse(self) -> Lowered:
+        """Give the tests of the negation."""
+        return Lowered(self.fails, self.holds, self.misses, self.passes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A value that is compared: of a `kind` where `guard` holds, and written `value` there.
+
+    `present` holds where the library surely has a value that is no null; `unknown` where it surely answers that
+    something is missing: an absent key, or a null that no overload takes. The kinds are number (of either type),
+    integer, double, text, moment, span, and any for what a `path` reads.
+    """
+
+    kind: str
+    value: str
+    guard: str
+    present: str
+    unknown: str
+    path: Path | None = None
+    is_constant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The paths of what an expression can name: the record, and for a rule about a field its value and its holder.
+
+    The value is asked about only where it is there and not null.
+    """
+
+    value: Path = ()
+    parent: Path = ()
+
+    def path(self, node: Node) -> Path | None:
+        """Give the path of a member of the record; None for anything else."""
+        match node:
+            case Ident("this"):
+                return ()
+            case Ident("value") if self.value:
+                return self.value
+            case Ident("parent") if self.value:
+                return self.parent
+            case Select(operand, field, False):
+                holder = self.path(operand)
+            case Call("_[_]", (operand, Const(str(field)))):
+                holder = self.path(operand)
+            case _:
+                return None
+        # A token of digits, or `*`, is no name to those who read paths.
+        is_name = not field.isdigit() and field != "*"
+        return None if holder is None or not is_name else (*holder, field)
+
+    def paths(self, node: Node) -> frozenset[Path]:
+        """Give the paths of the record that an expression reads."""
+        if (path := self.path(node)) is not None:
+            return frozenset({path}) if path else frozenset()
+        match node:
+            case Select(operand, field):
+                holder = self.path(operand)
+                return frozenset() if holder is None else frozenset({(*holder, field)})
+            case Call(_, args) | Items(args):
+                return frozenset().union(*(self.paths(arg) for arg in args))
+            case _:
+                return frozenset()
+
+    def holders(self, node: Node) -> frozenset[Path]:
+        """Give the paths that an expression takes for lists or maps: to count them, or to look into them."""
+        match node:
+            case Call("size", (operand,)) | Call("@in", (_, operand)) if path := self.path(operand):
+                return frozenset({path})
+            case Call(_, args):
+                return frozenset().union(*(self.holders(arg) for arg in args))
+            case _:
+                return frozenset()
+
+
+def lower(node: Node, program: Program, roots: Roots | None = None) -> Lowered:
+    """Write the tests of an expression for a program. Raises NotLoweredError where they cannot be written."""
+    lowered = _Lowering(program, roots or Roots()).boolean(node)
+    if len(lowered.passes) + len(lowered.misses) > MAX_TEXT:
+        raise NotLoweredError
+    return lowered
+
+
+class _Lowering:
+    """Lowers expressions for one program."""
+
+    def __init__(self, program: Program, roots: Roots) -> None:
+        self._program = program
+        self._bind = program.bind
+        self._path = roots.path
+        self._value = roots.value
+
+    def boolean(self, node: Node) -> Lowered:  # noqa: PLR0911 - one for each form
+        """Lower an expression that gives true or false."""
+        match node:
+            case Const(bool(value)):
+                return _sure(TRUE if value else FALSE, FALSE if value else TRUE)
+            case Select(operand, field, True):
+                return self._has(_required(self._path(operand)), field)
+            case Call("_&&_" | "_||_" as name, (left, right)):
+                return _joined(name, self.boolean(left), self.boolean(right))
+            case Call("!_", (operand,)):
+                return self.boolean(operand).inverse()
+            case Call("_?:_", (condition, one, other)):
+                return _chosen(self.boolean(condition), self.boolean(one), self.boolean(other))
+            case Call(name, (left, right)) if name in _ORDERS:
+                return self._order(_ORDERS[name], left, right)
+            case Call(name, (left, right)) if name in _EQUALITIES:
+                equal = self._equal(left, right)
+                return equal if _EQUALITIES[name] else equal.inverse()
+            case Call("@in", (item, holder)):
+                return self._in(item, holder)
+            case Call("startsWith" | "endsWith" | "contains" as name, (text, Const(str(part)))):
+                return self._affix(name, text, part)
+        path = _required(self._path(node))
+        variable = self._program.variable(path)
+        return _leaf(f"{variable} is True", f"{variable} is False", self._missing(path))
+
+    def _has(self, parent: Path, field: str) -> Lowered:
+        path = (*parent, field)
+        absent = self._missing(parent) if parent else FALSE
+        return _leaf(self._present(path), self._program.missing_here(path), absent)
+
+    def _order(self, comparison: str, left: Node, right: Node) -> Lowered:
+        one, other = self._term(left), self._term(right)
+        guard = self._comparable(one, other)
+        test = f"{one.value} {comparison} {other.value}"
+        return _leaf(all_of(guard, test), all_of(guard, f"not {test}"), _either_unknown(one, other))
+
+    def _equal(self, left: Node, right: Node) -> Lowered:
+        if isinstance(left, Const):
+            left, right = right, left
+        path, other_path = self._path(left), self._path(right)
+        if path and isinstance(right, Const):
+            return self._equals_constant(path, right.value)
+        one, other = self._term(left), self._term(right)
+        unknown = _either_unknown(one, other)
+        if path is not None or other_path is not None:
+            if path is None or other_path is None:
+                raise NotLoweredError  # to what is computed, a null is not equal, and no error
+            missing, other_missing = self._missing(path), self._missing(other_path)
+            unknown = any_of(
+                all_of(missing, any_of(self._present(other_path), other_missing)),
+                all_of(other_missing, any_of(self._present(path), missing)),
+            )
+        guard = self._comparable(one, other)
+        test = f"{one.value} == {other.value}"
+        return _leaf(all_of(guard, test), all_of(guard, f"not {test}"), unknown)
+
+    def _equals_constant(self, path: Path, constant: Any) -> Lowered:
+        variable, missing = self._program.variable(path), self._missing(path)
+        null = self._null_at(path)
+        if constant is None:
+            return _leaf(null, f"{variable} is not None", missing)
+        if isinstance(constant, bool):
+            is_scalar = self._is_of(path, _SCALARS)
+            fails = all_of(is_scalar, f"{variable} is not {constant}")
+            return _leaf(f"{variable} is {constant}", any_of(fails, null), missing)
+        name = self._constant(constant)
+        # To Python, true equals 1.
+        kinds = _SCALARS if isinstance(constant, str) else _SCALARS - {bool}
+        is_scalar = self._is_of(path, kinds)
+        holds = (
+            f"{variable} == {name}"
+            if isinstance(constant, str)
+            else all_of(is_scalar, f"{variable} == {name}")
+        )
+        return _leaf(holds, any_of(all_of(is_scalar, f"{variable} != {name}"), null), missing)
+
+    def _in(self, item: Node, holder: Node) -> Lowered:
+        if isinstance(holder, Items):
+            path = self._path(item)
+            values = [part.value for part in holder.items if isinstance(part, Const)]
+            if not path or len(values) < len(holder.items) or not values:
+                raise NotLoweredError
+            return self._among(path, values)
+        path = self._path(holder)
+        if not path or not isinstance(item, Const) or not isinstance(item.value, str):
+            raise NotLoweredError
+        variable, name = self._program.variable(path), self._bind(item.value)
+        is_holder = self._is_of(path, _HOLDERS)
+        return _leaf(
+            all_of(is_holder, f"{name} in {variable}"),
+            all_of(is_holder, f"{name} not in {variable}"),
+            self._missing(path),
+        )
+
+    def _among(self, path: Path, values: list[Any]) -> Lowered:
+        are_texts = all(isinstance(value, str) for value in values)
+        if not are_texts:
+            for value in values:
+                self._constant(value)
+        kinds = _SCALARS if are_texts else _SCALARS - {bool}
+        variable, is_scalar = self._program.variable(path), self._is_of(path, kinds)
+        listed = self._bind(frozenset(values))
+        return _leaf(
+            all_of(is_scalar, f"{variable} in {listed}"),
+            any_of(all_of(is_scalar, f"{variable} not in {listed}"), self._null_at(path)),
+            self._missing(path),
+        )
+
+    def _affix(self, name: str, text: Node, part: str) -> Lowered:
+        path = self._path(text)
+        if not path:
+            raise NotLoweredError
+        variable, constant = self._program.variable(path), self._bind(part)
+        is_text = self._is_of(path, frozenset({str}))
+        test = (
+            f"{constant} in {variable}" if name == "contains" else f"{variable}.{_AFFIXES[name]}({constant})"
+        )
+        return _leaf(all_of(is_text, test), all_of(is_text, f"not {test}"), self._unknown(path))
+
+    def _term(self, node: Node) -> _Term:
+        match node:
+            case Const(value):
+                name = self._constant(value)
+                kind = "text" if isinstance(value, str) else "integer" if isinstance(value, int) else "double"
+                return _Term(kind, name, TRUE, TRUE, FALSE, is_constant=True)
+            case Call("size", (operand,)):
+                path = _required(self._path(operand))
+                value, guard = f"len({self._program.variable(path)})", self._is_of(path, _SIZED)
+                return _Term("integer", value, guard, guard, self._unknown(path))
+            case Call("timestamp" | "duration" as name, (Const(str(text)),)):
+                read = moment_of(text) if name == "timestamp" else span_of(text)
+                if read is None:
+                    raise NotLoweredError
+                kind = "moment" if name == "timestamp" else "span"
+                return _Term(kind, self._bind(read), TRUE, TRUE, FALSE, is_constant=True)
+            case Call("timestamp", (operand,)):
+                path = _required(self._path(operand))
+                reading = f"{self._bind(moment_of)}({self._program.variable(path)})"
+                value, guard = self._kept(reading, "{0} is not None")
+                return _Term("moment", value, guard, guard, self._unknown(path))
+            case Call(name, (left, right)) if name in _ARITHMETIC:
+                return self._arithmetic(_ARITHMETIC[name], self._term(left), self._term(right))
+        path = _required(self._path(node))
+        variable = self._program.variable(path)
+        return _Term("any", variable, TRUE, f"{variable} is not None", self._unknown(path), path)
+
+    def _arithmetic(self, operator: str, one: _Term, other: _Term) -> _Term:
+        kinds = (one.kind, other.kind)
+        value = f"{one.value} {operator} {other.value}"
+        if (kind := _TIMES_OF.get((operator, *kinds))) is not None:
+            typed = [one.guard, other.guard]
+            bounds = (_FIRST, _LAST) if kind == "moment" else (_MIN, _MAX)
+        elif set(kinds) <= {"any", "integer", "double", "number"} and not {"integer", "double"} <= set(kinds):
+            kind = next((each for each in kinds if each in {"integer", "double"}), "number")
+            typed = [one.guard, other.guard, self._typed(one, kind), self._typed(other, kind)]
+            if kind == "number":
+                typed.append(f"type({one.value}) is type({other.value})")
+            bounds = (_MIN, _MAX)
+        else:
+            raise NotLoweredError
+        low, high = (self._bind(bound) for bound in bounds)
+        within = [f"{low} <= {each.value} <= {high}" for each in (one, other) if not each.is_constant]
+        kept, fits = self._kept(value, f"{low} <= {{0}} <= {high}")
+        guard = all_of(*typed, *(within if "any" in kinds else ()), fits)
+        return _Term(kind, kept, guard, guard, _either_unknown(one, other))
+
+    def _typed(self, term: _Term, kind: str) -> str:
+        """Test that an operand is of the type that arithmetic of a kind takes."""
+        kinds = {"integer": frozenset({int}), "double": frozenset({float})}.get(kind, _NUMBERS)
+        if term.path is not None:
+            return self._is_of(term.path, kinds)
+        return (
+            TRUE
+            if kind in {term.kind, "number"}
+            else f"type({term.value}) is {'int' if kind == 'integer' else 'float'}"
+        )
+
+    def _comparable(self, one: _Term, other: _Term) -> str:
+        """Test that two terms are of one sort, so that Python compares them as the library does."""
+        guards = [one.guard, other.guard]
+        kinds = {one.kind, other.kind}
+        paths = [each.path for each in (one, other) if each.path is not None]
+        if kinds == {"any"}:
+            return self._alike(one, other)
+        if kinds <= {"any", "number", "integer", "double"}:
+            guards += [self._is_of(path, _NUMBERS) for path in paths]
+            if not (one.is_constant or other.is_constant):
+                guards += [self._small(each) for each in (one, other)]
+            return all_of(*guards)
+        if kinds <= {"any", "text"}:
+            return all_of(*guards, *(self._is_of(path, frozenset({str})) for path in paths))
+        if kinds in ({"moment"}, {"span"}):
+            return all_of(*guards)
+        raise NotLoweredError
+
+    def _alike(self, one: _Term, other: _Term) -> str:
+        """Test that two values of the record are both strings, or numbers that compare exactly."""
+        assert one.path is not None  # noqa: S101 - narrows for the type checker
+        assert other.path is not None  # noqa: S101 - the same
+        numbers = all_of(
+            *(self._is_of(path, _NUMBERS) for path in (one.path, other.path)),
+            self._small(one),
+            self._small(other),
+        )
+        known = [self._program.types(path) for path in (one.path, other.path)]
+        if all(kinds is not None and kinds <= _NUMBERS for kinds in known):
+            return numbers
+        return any_of(
+            all_of(*(self._is_of(path, frozenset({str})) for path in (one.path, other.path))), numbers
+        )
+
+    def _small(self, term: _Term) -> str:
+        """Test that a number is so small that as an integer and as a double it is the same."""
+        return f"{self._bind(-_EXACT)} < {term.value} < {self._bind(_EXACT)}"
+
+    def _kept(self, value: str, test: str) -> tuple[str, str]:
+        """Keep a value that a guard looks at first: its name, and the guard."""
+        name = self._program.temporary()
+        return name, test.format(f"({name} := {value})")
+
+    def _constant(self, value: Any) -> str:
+        """Bind a constant that compares with integers and doubles alike."""
+        if isinstance(value, bool) or value is None:
+            raise NotLoweredError
+        if not isinstance(value, str) and not abs(value) < _EXACT:
+            raise NotLoweredError
+        return self._bind(value)
+
+    def _is_of(self, path: Path, kinds: frozenset[type]) -> str:
+        """Test that the value at a path is of one of some types; not null."""
+        variable, known = self._program.variable(path), self._program.types(path)
+        if known is not None and known <= kinds:
+            return f"{variable} is not None"
+        if len(kinds) == 1:
+            (kind,) = kinds
+            return f"type({variable}) is {kind.__name__}"
+        return f"type({variable}) in {self._bind(kinds)}"
+
+    def _unknown(self, path: Path) -> str:
+        """Test that a value is missing or null, and that nothing else is wrong on the way to it."""
+        return FALSE if not path or path == self._value else self._program.absent(path)
+
+    def _missing(self, path: Path) -> str:
+        return FALSE if not path or path == self._value else self._program.missing(path)
+
+    def _null_at(self, path: Path) -> str:
+        return FALSE if not path or path == self._value else self._program.null_at(path)
+
+    def _present(self, path: Path) -> str:
+        return any_of(f"{self._program.variable(path)} is not None", self._null_at(path))
+
+
+_TIMES_OF: Final = {
+    ("-", "moment", "moment"): "span",
+    ("-", "moment", "span"): "moment",
+    ("+", "moment", "span"): "moment",
+    ("+", "span", "moment"): "moment",
+}
+
+
+def moment_of(text: Any) -> int | None:
+    """Read a timestamp as the library surely does, in nanoseconds since 1970; None where that is not sure."""
+    return _moment(text) if type(text) is str else None
+
+
+@lru_cache(maxsize=4_096)
+def _moment(text: str) -> int | None:
+    moment = instant_key(text) if _MOMENT.fullmatch(text) else None
+    return moment if type(moment) is int and _FIRST <= moment <= _LAST else None
+
+
+def span_of(text: str) -> int | None:
+    """Read a duration of whole hours, minutes and seconds, in nanoseconds; None for any other."""
+    parts = list(_SPAN.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text:
+        return None
+    return sum(int(part[1]) * _SPAN_UNITS[part[2]] for part in parts)
+
+
+def _required(path: Path | None) -> Path:
+    if path is None:
+        raise NotLoweredError
+    return path
+
+
+def _either_unknown(one: _Term, other: _Term) -> str:
+    return any_of(
+        all_of(one.unknown, any_of(other.present, other.unknown)),
+        all_of(other.unknown, any_of(one.present, one.unknown)),
+    )
+
+
+def _sure(holds: str, fails: str) -> Lowered:
+    return Lowered(holds, fails, holds, fails)
+
+
+def _leaf(holds: str, fails: str, unknown: str) -> Lowered:
+    return Lowered(holds, fails, any_of(unknown, holds), any_of(unknown, fails))
+
+
+def _joined(name: str, one: Lowered, other: Lowered) -> Lowered:
+    if name == "_||_":
+        return _joined("_&&_", one.inverse(), other.inverse()).inverse()
+    return Lowered(
+        all_of(one.holds, other.holds),
+        any_of(one.fails, other.fails),
+        all_of(one.passes, other.passes),
+        any_of(one.fails, other.fails, all_of(one.misses, other.passes), all_of(one.passes, other.misses)),
+    )
+
+
+def _chosen(condition: Lowered, one: Lowered, other: Lowered) -> Lowered:
+    def choose(first: str, second: str) -> str:
+        return any_of(all_of(condition.holds, first), all_of(condition.fails, second))
+
+    unknown = all_of(condition.passes, condition.misses)
+    return Lowered(
+        choose(one.holds, other.holds),
+        choose(one.fails, other.fails),
+        any_of(unknown, choose(one.passes, other.passes)),
+        any_of(unknown, choose(one.misses, other.misses)),
+    )

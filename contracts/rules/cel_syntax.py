@@ -1,0 +1,136 @@
+"""The syntax tree of a compiled CEL expression, read from what the library serializes: its own parse, macros expanded.
+
+Only what a lowering knows is told apart; anything else is None. Source: cel-spec, `cel/expr/syntax.proto` and
+`checked.proto`; Protocol Buffers, "Encoding".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+_DOUBLE: Final = struct.Struct("<d")
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_ANY_VALUE = 2
+_CHECKED_EXPR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant: null, a boolean, an integer, a double or a string."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Ident:
+    """A variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A member of a map; with `is_test` whether it is there, as `has` asks."""
+
+    operand: Node
+    field: str
+    is_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function or operator, by CEL's own name, with its target first if it has one."""
+
+    function: str
+    args: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list."""
+
+    items: tuple[Node, ...]
+
+
+Node = Const | Ident | Select | Call | Items | None
+"""A node of the tree; None for what no lowering knows."""
+
+
+def syntax_of(expression: Any) -> Node:
+    """Read the tree of an expression that the library compiled."""
+    checked = _last(expression.serialize(), _ANY_VALUE)
+    return _node(_last(checked, _CHECKED_EXPR))
+
+
+def _node(data: bytes) -> Node:  # noqa: PLR0911 - one for each node
+    for field, value in _fields(data):
+        match field:
+            case 3:
+                return _const(value)
+            case 4:
+                return Ident(_last(value, 1).decode())
+            case 5:
+                is_test = any(number == 3 and flag for number, flag in _fields(value))
+                return Select(_node(_last(value, 1)), _last(value, 2).decode(), is_test)
+            case 6:
+                args = [_node(part) for number, part in _fields(value) if number in {1, 3}]
+                return Call(_last(value, 2).decode(), tuple(args))
+            case 7:
+                if any(number == 2 for number, _ in _fields(value)):  # optional items
+                    return None
+                return Items(tuple(_node(part) for number, part in _fields(value) if number == 1))
+    return None
+
+
+def _const(data: bytes) -> Node:
+    for field, value in _fields(data):
+        match field:
+            case 1:
+                return Const(None)
+            case 2:
+                return Const(bool(value))
+            case 3:
+                return Const(value - 2**64 if value >= 2**63 else value)
+            case 5:
+                return Const(_DOUBLE.unpack(value)[0])
+            case 6:
+                return Const(value.decode())
+    return None
+
+
+def _last(data: bytes, field: int) -> bytes:
+    """Give the bytes of a field; none when it is not there."""
+    found = [value for number, value in _fields(data) if number == field]
+    return found[-1] if found else b""
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Give the number and the value of each field of a message: an int, or bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            length, at = _varint(data, at)
+        else:
+            length = 8 if kind == _FIXED64 else 4
+        yield number, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return number, at
+        shift += 7

@@ -1,0 +1,143 @@
+"""The rule kind `ordered`: fields whose values stand in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+from contracts.fields import tokens
+from contracts.model import Ordered
+from contracts.rules.clock import day_of
+from contracts.rules.compiled import Built, when_missing
+from contracts.rules.scope import Scope
+from contracts.rules.times import DATE_LENGTH
+from contracts.rules.values import DATES, NUMBERS, Key, Order, exact, order_of
+
+Test = Callable[[Any, Any], bool]
+"""A comparison, such as `operator.lt`."""
+
+_COERCED: Final = "moments"
+_HOW: Final = "; say how with `compare_as: date` or `compare_as: timestamp`"
+
+
+def build_ordered(rule: Ordered, scope: Scope) -> Built | None:
+    """Compile a rule of kind `ordered`."""
+    orders = _orders(rule, scope)
+    scope.together({f"/fields/{index}": pointer for index, pointer in enumerate(rule.fields)})
+    if scope.problems:
+        return None
+    keys = tuple(order.key for order in orders)
+    in_order = operator.lt if rule.strict else operator.le
+    is_of_numbers = orders[0].name == NUMBERS.name
+    if is_of_numbers:
+        in_order = partial(_compare, in_order)
+    disorder = _pair_disorder if len(keys) == 2 else _any_disorder
+    breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
+    if len(keys) == 2 and orders[0] is DATES:
+        breaks = _quick_date_pair(breaks, in_order)
+    paths = tuple(tokens(pointer) for pointer in rule.fields)
+    message = _disorder(rule, is_of_numbers=is_of_numbers)
+    return Built(paths, breaks, rule.fields[-1], message, when_missing(rule.fields, rule.nulls))
+
+
+def _pair_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    first_key, second_key = keys
+
+    def breaks(first: Any, second: Any) -> bool:
+        low, high = first_key(first), second_key(second)
+        if low is None or high is None:
+            return absent and (first is None or second is None)
+        return not in_order(low, high)
+
+    return breaks
+
+
+def _quick_date_pair(breaks: Callable[..., bool], in_order: Test) -> Callable[..., bool]:
+    def breaks_dates(first: Any, second: Any) -> bool:
+        # Two times ten characters in order break nothing, whether they are dates or not.
+        if (
+            type(first) is str
+            and type(second) is str
+            and len(first) == len(second) == DATE_LENGTH
+            and in_order(first, second)
+        ):
+            return False
+        return breaks(first, second)
+
+    return breaks_dates
+
+
+def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    def breaks(*values: Any) -> bool:
+        if absent and any(value is None for value in values):
+            return True
+        known = [each for key, value in zip(keys, values, strict=True) if (each := key(value)) is not None]
+        return not all(in_order(low, high) for low, high in pairwise(known))
+
+    return breaks
+
+
+def _compare(holds: Test, one: Any, other: Any) -> bool:
+    """Compare by exact value: a Decimal and a float stand for decimals that Python would compare in binary."""
+    if type(one) is not type(other) and Decimal in (type(one), type(other)):
+        return holds(exact(one), exact(other))
+    return holds(one, other)
+
+
+def _disorder(rule: Ordered, *, is_of_numbers: bool) -> str:
+    names = [pointer.removeprefix("/") for pointer in rule.fields]
+    if len(names) == 2:
+        after, before = ("above", "below") if is_of_numbers else ("after", "before")
+        return f"{names[1]} is {f'not {after}' if rule.strict else before} {names[0]}"
+    return f"{', '.join(names)} do not {'increase' if rule.strict else 'stand in order'}"
+
+
+def _orders(rule: Ordered, scope: Scope) -> list[Order]:
+    orders: list[Order] = []
+    for index, pointer in enumerate(rule.fields):
+        place = f"/fields/{index}"
+        found = scope.field_type(pointer, place)
+        if found is None:
+            continue
+        order = order_of(found)
+        if order is None:
+            held = " or ".join(sorted(found.types)) or "nothing"
+            what = (
+                "it should hold numbers, durations, dates or timestamps (strings of format date or date-time)"
+            )
+            scope.refuse(place, f"the field has no order: {what}; its type in the schema is {held}")
+            continue
+        if rule.compare_as is not None:
+            if order.moment is None:
+                scope.refuse(
+                    place, f"`{pointer}` holds {order.name}, and `compare_as` is about dates and timestamps"
+                )
+                continue
+            order = _coerced(order, rule.compare_as)
+        if orders and order.name != orders[0].name:
+            first = f"`{rule.fields[0]}` {orders[0].name}"
+            how = _HOW if order.moment is not None and orders[0].moment is not None else ""
+            scope.refuse(place, f"`{pointer}` holds {order.name} and {first}: they do not compare{how}")
+        orders.append(order)
+    return orders
+
+
+def _coerced(order: Order, compare_as: str) -> Order:
+    """Make an order of moments in UTC, or of their days."""
+    key, moment = order.key, order.moment
+    assert moment is not None  # noqa: S101 - narrows for the type checker
+
+    def moment_key(value: Any) -> Any:
+        found = key(value)
+        return None if found is None else moment(found)
+
+    def day_key(value: Any) -> int | None:
+        found = key(value)
+        return None if found is None else day_of(moment(found))
+
+    return replace(order, name=_COERCED, key=moment_key if compare_as == "timestamp" else day_key)

@@ -1,0 +1,195 @@
+"""The text of a compiled function over one record, written test by test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from contracts.rules.places import EACH, Path, array_of, read
+
+_STEP: Final = "    "
+DECODED: Final = ("if type(record) is not dict: return None", "get = record.get")
+"""The beginning of a function over decoded records, which may be anything: None, which is not true, of no object."""
+TRUE: Final = "True"
+"""The test that always holds."""
+FALSE: Final = "False"
+"""The test that never holds."""
+
+
+def all_of(*tests: str) -> str:
+    """Write the test that all tests hold."""
+    return _together("and", TRUE, FALSE, tests)
+
+
+def any_of(*tests: str) -> str:
+    """Write the test that one of several tests holds."""
+    return _together("or", FALSE, TRUE, tests)
+
+
+def _together(word: str, nothing: str, everything: str, tests: tuple[str, ...]) -> str:
+    needed = [test for test in dict.fromkeys(tests) if test != nothing]
+    if everything in needed:
+        return everything
+    return f"({f' {word} '.join(needed)})" if len(needed) > 1 else needed[0] if needed else nothing
+
+
+@dataclass(slots=True)
+class _Block:
+    """Statements that read values, the tests of them, and loops over arrays; `source` is the value they begin at."""
+
+    source: str
+    lines: list[str] = field(default_factory=list)
+    tests: dict[str, None] = field(default_factory=dict)
+    loops: list[tuple[str, _Block]] = field(default_factory=list)
+
+
+class Program:
+    """A function of one `record`. Names and values of a contract are bound, never written into its text."""
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
+        self._variables: dict[Path, str] = {}
+        self._temporaries = 0
+        self._root = _Block("record")
+        self._blocks: dict[Path, _Block] = {(): self._root}
+
+    @property
+    def lines(self) -> list[str]:
+        """The statements that read the values of the record itself."""
+        return self._root.lines
+
+    def bind(self, value: Any) -> str:
+        """Name a value."""
+        name = f"k{len(self._bound)}"
+        self._bound[name] = value
+        return name
+
+    def variable(self, path: Path) -> str:
+        """Name the variable that holds the value at a path, None where there is none.
+
+        Below an array that is gone through it is that of one element.
+        """
+        if not path:
+            return "record"
+        if path not in self._variables:
+            array = array_of(path)
+            block = self._block(array)
+            self._variables[path] = name = f"v{len(self._variables)}"
+            reading = self._below(block.source, path[len(array) :]) if array else self.reading(path)
+            block.lines.append(f"{name} = {reading}")
+        return self._variables[path]
+
+    def temporary(self) -> str:
+        """Name a variable that a test sets for itself."""
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def types(self, path: Path) -> frozenset[type] | None:  # noqa: ARG002 - a decoded record may hold anything
+        """Give the types that a value at a path can have beside null; None when it can have any."""
+        return None
+
+    def missing_here(self, path: Path) -> str:
+        """Write the test that the last name of a path is not in the object before it."""
+        return self._of_key(path, "not in")
+
+    def null_at(self, path: Path) -> str:
+        """Write the test that there is a null at a path."""
+        return self._of_key(path, "in")
+
+    def missing(self, path: Path) -> str:
+        """Write the test that a name of a path is not in the object before it."""
+        return any_of(self.missing_here(path), self.missing(path[:-1]) if len(path) > 1 else FALSE)
+
+    def absent(self, path: Path) -> str:
+        """Write the test that there is a null at a path, or a name of it is not in the object before it."""
+        variable, parent = self.variable(path), path[:-1]
+        if not parent:
+            return f"{variable} is None"
+        is_object = f"type({self.variable(parent)}) is dict"
+        return any_of(all_of(f"{variable} is None", is_object), self.missing(parent))
+
+    def _of_key(self, path: Path, word: str) -> str:
+        variable, holder = self.variable(path), self.variable(path[:-1])
+        is_object = TRUE if len(path) == 1 else f"type({holder}) is dict"
+        return all_of(f"{variable} is None", is_object, f"{self.bind(path[-1])} {word} {holder}")
+
+    def reading(self, path: Path) -> str:
+        """Write the expression that reads a path of a decoded record."""
+        return f"get({self.bind(path[0])})" if len(path) == 1 else f"read(record, {self.bind(path)})"
+
+    def require(self, test: str, paths: Sequence[Path] = (), *, without_array: bool = True) -> None:
+        """Add a test of the variables of some paths that go together: of every element that they go through.
+
+        `without_array` says whether the test holds where there is no array to go through.
+        """
+        array = max((array_of(path) for path in paths), key=len, default=())
+        self._block(array).tests[test] = None
+        if not without_array:
+            for length in range(1, len(array) + 1):
+                if array[length - 1] == EACH:
+                    container = self.variable(array[: length - 1])
+                    self._block(array_of(array[: length - 1])).tests[f"{container} is not None"] = None
+
+    def function(
+        self, before: list[str], tests: Iterable[str], result: str, refusal: str
+    ) -> Callable[[Any], Any]:
+        """Make the function: `result` if all tests hold, else, or where Python cannot compare, `refusal`."""
+        self._root.tests.update(dict.fromkeys(tests))
+        return self._compiled([*before, "try:", *self._statements(self._root, result, refusal)], refusal)
+
+    def choice(
+        self, before: list[str], cases: Iterable[tuple[str, str]], otherwise: str
+    ) -> Callable[[Any], Any]:
+        """Make a function that gives the result of the first test that holds, or else `otherwise`."""
+        tests = [f"{_STEP}if {test}: return {result}" for test, result in cases if test != FALSE]
+        return self._compiled(
+            [*before, "try:", *(f"{_STEP}{line}" for line in self.lines), *tests], otherwise
+        )
+
+    def statements(self, statements: list[str], otherwise: str) -> Callable[[Any], Any]:
+        """Make a function of statements about the variables; `otherwise` is for what Python cannot compare."""
+        lines = (f"{_STEP}{line}" for line in (*self.lines, *statements))
+        return self._compiled(["try:", *lines], otherwise)
+
+    def _compiled(self, body: list[str], refusal: str) -> Callable[[Any], Any]:
+        # A value that has no order, or no members, is for the rules themselves.
+        body += [f"{_STEP}pass", "except (TypeError, AttributeError): pass", f"return {refusal}"]
+        text = f"\n{_STEP}".join(["def function(record):", *body])
+        exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
+        function: Callable[[Any], Any] = self._bound["function"]
+        return function
+
+    def _block(self, array: Path) -> _Block:
+        """Give the statements about one element of an array, with the loop around them."""
+        if array not in self._blocks:
+            container = self.variable(array[:-1])
+            block = _Block(f"e{len(self._blocks)}")
+            self._block(array_of(array[:-1])).loops.append((container, block))
+            self._blocks[array] = block
+        return self._blocks[array]
+
+    def _below(self, source: str, path: Path) -> str:
+        if not path:
+            return source
+        if len(path) == 1 and not path[0].isdigit():
+            return f"{source}.get({self.bind(path[0])})"
+        return f"read({source}, {self.bind(path)})"
+
+    def _statements(self, block: _Block, result: str | None, refusal: str) -> list[str]:
+        """Write a block, a level deeper; without a result it is left at its end."""
+        test = " and ".join(f"({test})" for test in block.tests) or "True"
+        if result is not None and not block.loops:
+            return [f"{_STEP}{line}" for line in (*block.lines, f"if {test}: return {result}")]
+        text = [*block.lines]
+        if block.tests:
+            text.append(f"if not ({test}): return {refusal}")
+        for container, inner in block.loops:
+            text.append(f"if {container} is not None:")
+            text.append(f"{_STEP}if type({container}) is not list: return {refusal}")
+            text.append(f"{_STEP}for {inner.source} in {container}:")
+            text += [f"{_STEP}{line}" for line in self._statements(inner, None, refusal) or [f"{_STEP}pass"]]
+        if result is not None:
+            text.append(f"return {result}")
+        return [f"{_STEP}{line}" for line in text]

@@ -1,0 +1,158 @@
+"""What an alert says: never a payload value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.report import BatchReport, RuleCount
+from contracts.verdict import Severity
+
+_MOST_RULES = 5
+_MOST_PARTITIONS = 8
+
+
+class AlertKind(StrEnum):
+    """Why people are told. One kind about one stream is told once in an interval."""
+
+    RULE = "rule-alert"
+    BUDGET = "budget-spent"
+    PAUSED = "stream-paused"
+    STOPPED = "stream-stopped"
+    FAILED = "stream-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
+
+    `held_back` counts the alerts of the same kind about the same stream that were not sent since the last one.
+    """
+
+    kind: AlertKind
+    stream: str
+    at: datetime
+    sentence: str
+    page: str
+    contract: str | None = None
+    topic: str | None = None
+    rules: tuple[tuple[str, int], ...] = ()
+    first_offsets: tuple[tuple[int, int], ...] = ()
+    held_back: int = 0
+
+    @property
+    def subject(self) -> str:
+        """One line: the stream, and what happened."""
+        words = self.kind.value.replace("-", " ")
+        return f"Tidegate: {self.stream}: {words}"
+
+    @property
+    def text(self) -> str:
+        """The whole message as lines."""
+        lines = [self.sentence]
+        if self.contract is not None:
+            lines.append(f"contract: {self.contract}")
+        if self.rules:
+            lines.append("rules: " + ", ".join(f"{code} ({records} records)" for code, records in self.rules))
+        if self.first_offsets:
+            places = ", ".join(
+                f"partition {partition} offset {first}" for partition, first in self.first_offsets
+            )
+            lines.append(f"batch of {self.topic} from {places}")
+        lines.append(f"at: {self.at:%Y-%m-%d %H:%M:%S} UTC")
+        if self.held_back:
+            lines.append(f"not sent since the last one: {self.held_back} more of this kind")
+        lines.append(self.page)
+        return "\n".join(lines)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The message as a JSON object."""
+        return {
+            "kind": self.kind.value,
+            "stream": self.stream,
+            "at": self.at.isoformat(),
+            "message": self.sentence,
+            "contract": self.contract,
+            "topic": self.topic,
+            "rules": [{"code": code, "records": records} for code, records in self.rules],
+            "first_offsets": {str(partition): first for partition, first in self.first_offsets},
+            "held_back": self.held_back,
+            "page": self.page,
+        }
+
+
+class AlertWriter:
+    """Makes alerts of what the gateway is told; `page_url` is the address of its pages."""
+
+    def __init__(self, page_url: str) -> None:
+        self._page_url = page_url
+
+    def of_told(self, told: StreamEvent | Trip | StreamControl) -> Alert | None:
+        """Make the alert about a spent budget, a stop, a failure or a pause; None of what is no news."""
+        match told:
+            case Trip():
+                return Alert(
+                    AlertKind.BUDGET,
+                    told.stream,
+                    told.at,
+                    f"{told.sentence}; {_AFTER_TRIP[told.action].format(stream=told.stream)}",
+                    self._page(told.stream),
+                    told.contract,
+                    told.topic,
+                    _most(told.rules),
+                    _first(told.start, told.end),
+                )
+            case StreamEvent(kind=EventKind.STOPPED | EventKind.FAILED):
+                kind = AlertKind.STOPPED if told.kind is EventKind.STOPPED else AlertKind.FAILED
+                sentence = told.message or f"the stream has {told.kind.value}"
+                return Alert(kind, told.stream, told.at, sentence, self._page(told.stream))
+            case StreamControl(is_paused=True, at=datetime() as at):
+                sentence = f"paused by {told.by}: {told.reason}"
+                return Alert(AlertKind.PAUSED, told.stream, at, sentence, self._page(told.stream))
+            case _:
+                return None
+
+    def of_report(self, report: BatchReport) -> Alert | None:
+        """Make the alert about records that were written although they violate a rule that alerts; None without any."""
+        if report.alerted == 0:
+            return None
+        return Alert(
+            AlertKind.RULE,
+            report.stream,
+            report.committed_at,
+            f"{report.alerted} of {report.records} records were written that violate a rule which alerts",
+            self._page(report.stream),
+            report.contract,
+            report.topic,
+            _most(report.rules),
+            _first(report.start, report.end),
+        )
+
+    def _page(self, stream: str) -> str:
+        return f"{self._page_url}/desk/streams/{quote(stream, safe='')}"
+
+
+_AFTER_TRIP = {
+    "pause": "the stream is paused: tidegate resume {stream}, with --accept-batch to let the batch through",
+    "fail": "the stream has stopped",
+}
+
+
+def _most(rules: Sequence[RuleCount]) -> tuple[tuple[str, int], ...]:
+    errors = (rule for rule in rules if rule.severity is Severity.ERROR)
+    ordered = sorted(errors, key=lambda rule: (-rule.records, rule.code))
+    return tuple((rule.code, rule.records) for rule in ordered[:_MOST_RULES])
+
+
+def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:
+    """Give the first offset of each partition of which the batch has any."""
+    found = ((partition, start.get(partition, 0)) for partition in sorted(end))
+    return tuple((partition, first) for partition, first in found if end[partition] > first)[
+        :_MOST_PARTITIONS
+    ]

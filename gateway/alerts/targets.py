@@ -1,0 +1,136 @@
+"""Where alerts go: a webhook, Slack, e-mail. Each raises TargetError when it cannot be reached or refuses."""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from contracts.errors import Unavailable
+from gateway.alerts.alert import Alert
+from gateway.alerts.settings import AlertSettings
+
+_TIMEOUT_SECONDS = 10.0
+
+
+class TargetError(Unavailable):
+    """A target that did not take an alert."""
+
+
+class Target(Protocol):
+    """Takes one alert at a time."""
+
+    name: str
+
+    def send(self, alert: Alert) -> None:
+        """Hand an alert over. Raises TargetError."""
+        ...
+
+
+class Webhook:
+    """Posts each alert as a JSON object."""
+
+    name = "webhook"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def send(self, alert: Alert) -> None:
+        """Post the alert; any answer below 300 takes it."""
+        _post(self._url, self.body(alert))
+
+    def body(self, alert: Alert) -> dict[str, Any]:
+        """Give what is posted."""
+        return alert.document
+
+
+class Slack(Webhook):
+    """Posts each alert as Slack's incoming webhooks take it."""
+
+    name = "slack"
+
+    def body(self, alert: Alert) -> dict[str, Any]:
+        """Give what is posted: a text for notifications, and a block with the whole message."""
+        text = f"*{_escaped(alert.subject)}*\n{_escaped(alert.text)}"
+        block = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
+        return {"text": _escaped(alert.subject), "blocks": [block]}
+
+
+class Email:
+    """Sends each alert to all receivers in one message."""
+
+    name = "email"
+
+    def __init__(self, smtp_url: str, sender: str, receivers: tuple[str, ...]) -> None:
+        self._server = urlsplit(smtp_url)
+        self._sender = sender
+        self._receivers = receivers
+
+    def send(self, alert: Alert) -> None:
+        """Send the message. With a user the connection is encrypted before the password goes over it."""
+        message = EmailMessage()
+        message["Subject"] = alert.subject
+        message["From"] = self._sender
+        message["To"] = ", ".join(self._receivers)
+        message["Date"] = format_datetime(alert.at)
+        message["Message-ID"] = make_msgid(domain="tidegate.invalid")
+        message.set_content(alert.text)
+        try:
+            with self._connect() as server:
+                server.send_message(message)
+        except (OSError, smtplib.SMTPException) as error:
+            raise TargetError(f"the mail server did not take it: {error}") from error
+
+    def _connect(self) -> smtplib.SMTP:
+        host, port = self._server.hostname or "", self._server.port or 0
+        if self._server.scheme == "smtps":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(
+                host, port, timeout=_TIMEOUT_SECONDS, context=ssl.create_default_context()
+            )
+        else:
+            server = smtplib.SMTP(host, port, timeout=_TIMEOUT_SECONDS)
+        try:
+            if self._server.username is not None:
+                if self._server.scheme == "smtp":
+                    server.starttls(context=ssl.create_default_context())
+                server.login(unquote(self._server.username), unquote(self._server.password or ""))
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+
+def targets_of(settings: AlertSettings) -> tuple[Target, ...]:
+    """Give the targets that the settings name."""
+    found: list[Target] = []
+    if settings.alert_webhook_url is not None:
+        found.append(Webhook(settings.alert_webhook_url.get_secret_value()))
+    if settings.alert_slack_url is not None:
+        found.append(Slack(settings.alert_slack_url.get_secret_value()))
+    if settings.alert_smtp_url is not None and settings.alert_email_from is not None:
+        found.append(
+            Email(
+                settings.alert_smtp_url.get_secret_value(), settings.alert_email_from, settings.alert_email_to
+            )
+        )
+    return tuple(found)
+
+
+def _post(url: str, body: dict[str, Any]) -> None:
+    try:
+        answer = httpx.post(url, json=body, timeout=_TIMEOUT_SECONDS)
+    except httpx.HTTPError as error:
+        # The address may hold a secret, and some of the client's messages quote it.
+        raise TargetError(f"it cannot be reached: {type(error).__name__}") from error
+    if not answer.is_success:
+        raise TargetError(f"it answered {answer.status_code}")
+
+
+def _escaped(text: str) -> str:
+    """Escape what Slack reads as control characters. Source: Slack, "Formatting text for app surfaces"."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

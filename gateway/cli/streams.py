@@ -1,0 +1,81 @@
+"""`tidegate pause` and `tidegate resume`: decide whether a stream may go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from contracts.control import StreamControl
+from gateway.cli.terminal import out
+from gateway.client import RegistryClient
+
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream: the id of its contract.")]
+RegistryUrl = Annotated[str, typer.Option(envvar="TIDEGATE_REGISTRY_URL", help="Address of the registry.")]
+DEFAULT_URL = "http://127.0.0.1:8081"
+_MOST_CHARACTERS = 500
+
+
+def pause(
+    stream: Stream,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="A sentence for whoever finds the stream paused.")
+    ] = None,
+    registry: RegistryUrl = DEFAULT_URL,
+) -> None:
+    """Pause a stream from its next batch on.
+
+    The batch in hand is finished. Then nothing is judged or written until the stream
+    is resumed; the job keeps running, and its other streams with it. A stream that is
+    paused already stays as it is.
+
+    Examples:
+      tidegate pause hospital.admissions --reason "the ward's clock is wrong"
+
+    Exit codes: 0 it is paused, 2 no such stream, or no right to pause it, 3 no registry answers.
+    """
+    if reason is not None and not 0 < len(reason) <= _MOST_CHARACTERS:
+        raise typer.BadParameter(f"a reason has 1 to {_MOST_CHARACTERS} characters", param_hint="--reason")
+    with RegistryClient(registry) as client:
+        _show(client.pause(stream, reason))
+
+
+def resume(
+    stream: Stream,
+    *,
+    accept_batch: Annotated[
+        bool, typer.Option("--accept-batch", help="Let the batch through that spent the error budget.")
+    ] = False,
+    registry: RegistryUrl = DEFAULT_URL,
+) -> None:
+    """Let a paused stream go on.
+
+    With --accept-batch the error budget does not stop the batch that tripped last, also
+    not after a restart of the job: its records go where the contract sends them. Without
+    it, that batch is judged again, and trips again unless the contract has changed. A
+    stream that ended because of its budget (action: fail) has to be started again.
+
+    Examples:
+      tidegate resume hospital.admissions
+      tidegate resume hospital.admissions --accept-batch
+
+    Exit codes: 0 it may go on, 1 no batch tripped that could be accepted, 2 no such stream, or no right to resume it,
+    3 no registry answers.
+    """
+    with RegistryClient(registry) as client:
+        _show(client.resume(stream, accept_batch=accept_batch))
+
+
+def _show(control: StreamControl) -> None:
+    line = f"{control.stream} is {control.state}"
+    if control.is_paused:
+        line += f": {control.reason} ({control.by}, {control.at:%Y-%m-%d %H:%M:%S} UTC)"
+    elif control.accepted is not None:
+        ranges = ", ".join(
+            f"partition {partition}: {control.accepted.start.get(partition, 0)} to {end - 1}"
+            for partition, end in sorted(control.accepted.end.items())
+            if end > control.accepted.start.get(partition, 0)
+        )
+        line += f"; accepted last: {ranges}"
+    out.print(line, markup=False, highlight=False)

@@ -1,0 +1,157 @@
+"""Pauses streams and lets them go on; takes what their jobs tell: spent error budgets, starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from contracts.control import StreamControl, StreamEvent, Trip
+from contracts.errors import ConflictError, NotFoundError
+from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from gateway.audit.chain import Change, content_hash
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+
+Announce = Callable[[StreamEvent | Trip | StreamControl], None]
+"""Told of what a job told, or of a pause by a person: once, after it is kept."""
+
+
+def announce_nothing(_told: StreamEvent | Trip | StreamControl) -> None:
+    """Announce nothing."""
+
+
+class StreamControls:
+    """What people and error budgets decide about streams. Every change of it is an entry in the log of changes."""
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime], announce: Announce = announce_nothing
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._announce = announce
+
+    def control(self, stream: str) -> StreamControl:
+        """Give what holds for a stream. Raises NotFoundError for one without a contract."""
+
+        def work(stores: Stores) -> StreamControl:
+            _subject(stores, stream)
+            return stores.controls.find(stream)
+
+        return self._database.read(work)
+
+    def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
+        """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
+        at = self._now()
+        told = reason or "paused without a reason"
+
+        def work(stores: Stores) -> tuple[StreamControl, bool]:
+            subject = _subject(stores, stream)
+            before = stores.controls.find(stream)
+            if before.is_paused:
+                return before, False
+            after = before.paused(told, by.name, at)
+            _keep(stores, before, after, "stream.paused", subject)
+            return after, True
+
+        control, is_new = self._database.write(work)
+        if is_new:
+            self._announce(control)
+        return control
+
+    def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
+        """Let a stream go on; with `accept_batch` over the batch that spent its error budget.
+
+        A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
+        is to be accepted and none tripped.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> StreamControl:
+            subject = _subject(stores, stream)
+            before = stores.controls.find(stream)
+            if accept_batch and before.trip is None:
+                raise ConflictError(
+                    f"no batch of {stream} has spent its error budget, so there is none to accept; resume it without"
+                )
+            is_accepted = before.trip is not None and before.accepted == before.trip.range
+            if not before.is_paused and (not accept_batch or is_accepted):
+                return before
+            after = before.resumed(by.name, at, accept=accept_batch)
+            action = "stream.resumed-accepting-batch" if accept_batch else "stream.resumed"
+            _keep(stores, before, after, action, subject)
+            return after
+
+        return self._database.write(work)
+
+    def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
+        """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
+
+        A trip that was told before changes nothing. Gives what holds now. Raises ConflictError for a trip of another
+        stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
+        """
+        _require_same(stream, trip.stream)
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[StreamControl, bool]:
+            subject = _told_by(stores, stream, by)
+            before = stores.controls.find(stream)
+            if stores.controls.is_told(trip.id):
+                return before, False
+            stores.controls.tell(trip)
+            after = before.tripped(trip, by.name, at)
+            _keep(stores, before, after, "stream.tripped", subject)
+            return after, True
+
+        control, is_new = self._database.write(work)
+        if is_new:
+            self._announce(trip)
+        return control
+
+    def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
+        """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
+        _require_same(stream, event.stream)
+
+        def work(stores: Stores) -> bool:
+            _told_by(stores, stream, by)
+            if stores.controls.is_told(event.id):
+                return False
+            stores.controls.tell(event)
+            return True
+
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(event)
+        return is_new
+
+
+def _require_same(stream: str, told: str) -> None:
+    if stream != told:
+        raise ConflictError(f"this is about the stream {told}; post it there, not to {stream}")
+
+
+def _subject(stores: Stores, stream: str) -> str:
+    topic = stores.contracts.topic_of(stream)
+    if topic is None:
+        raise NotFoundError(f"no contract is published under the id {stream}")
+    return subject_of(topic)
+
+
+def _told_by(stores: Stores, stream: str, by: Principal) -> str:
+    """Let whoever may publish the contract tell of its stream. A subject that is hidden answers as one that is not."""
+    subject = _subject(stores, stream)
+    if not by.sees(subject):
+        raise NotFoundError(f"no contract is published under the id {stream}")
+    may_publish(by, subject)
+    return subject
+
+
+def _keep(stores: Stores, before: StreamControl, after: StreamControl, action: str, subject: str) -> None:
+    stores.controls.put(after)
+    assert after.at is not None  # noqa: S101 - a change has an instant
+    assert after.by is not None  # noqa: S101 - and somebody who made it
+    earlier = _hash(before) if before.revision else None
+    stores.audit.append(Change(after.at, after.by, action, subject, earlier, _hash(after)))
+
+
+def _hash(control: StreamControl) -> str:
+    return content_hash(control.model_dump(mode="json"))

@@ -1,0 +1,176 @@
+"""The streams' state as Prometheus takes it: from the stored reports, so that a restart of the gateway loses nothing.
+
+A stream has at most `_MOST_RULES` series of rules and `_MOST_PARTITIONS` of partitions, whatever its contract and its
+topic are: the rules that were violated first keep their series, all later ones share one, so that no counter falls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from contracts.control import StreamControl, StreamEvent
+from contracts.report import BatchReport
+from gateway.access.principal import Principal, subject_of
+from gateway.services.stream_conditions import Condition, condition_of
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores, StreamSums
+from gateway.storage.stream_sums import RuleSum
+
+_MOST_RULES = 200
+_MOST_STEPS = 20
+_MOST_PARTITIONS = 500
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """What is known of one stream; `last` and `sums` are None before its first report."""
+
+    stream: str
+    control: StreamControl
+    event: StreamEvent | None
+    sums: StreamSums | None = None
+    last: BatchReport | None = None
+    rules: Sequence[RuleSum] = ()
+    step_milliseconds: dict[str, int] | None = None
+
+
+class StreamMetrics(Collector):
+    """Collects the metrics of the streams that a principal may see; one state of the database a collection."""
+
+    def __init__(self, database: Database, by: Principal) -> None:
+        self._database = database
+        self._by = by
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the metrics. Raises Unavailable."""
+        facts = self._database.read(lambda stores: _facts(stores, self._by))
+        reported = [(each, each.sums, each.last) for each in facts if each.sums and each.last]
+        yield from _states(facts)
+        yield from _counts([(each, sums) for each, sums, _ in reported])
+        yield from _positions([last for _, _, last in reported])
+        yield from _times([(each, last) for each, _, last in reported])
+
+
+def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
+    controls, events = stores.controls.all(), stores.controls.last_events()
+    facts = {}
+    for sums in stores.reports.sums():
+        stream, last = sums.stream, stores.reports.last_report(sums.stream)
+        if by.sees(subject_of(last.topic)):
+            facts[stream] = StreamFacts(
+                stream,
+                controls.get(stream, StreamControl(stream=stream)),
+                events.get(stream),
+                sums,
+                last,
+                stores.sums.rules(stream),
+                stores.sums.milliseconds(stream),
+            )
+    for stream in controls.keys() | events.keys():
+        topic = stores.contracts.topic_of(stream)
+        if stream not in facts and topic is not None and by.sees(subject_of(topic)):
+            control = controls.get(stream, StreamControl(stream=stream))
+            facts[stream] = StreamFacts(stream, control, events.get(stream))
+    return [facts[stream] for stream in sorted(facts)]
+
+
+def _states(facts: Sequence[StreamFacts]) -> Iterator[Metric]:
+    paused = GaugeMetricFamily(
+        "tidegate_stream_paused", "1 while a stream is paused, else 0.", labels=["stream"]
+    )
+    stopped = GaugeMetricFamily(
+        "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", labels=["stream"]
+    )
+    for each in facts:
+        paused.add_metric([each.stream], float(each.control.is_paused))
+        committed_at = each.last.committed_at if each.last else None
+        condition = condition_of(StreamControl(stream=each.stream), each.event, committed_at).condition
+        stopped.add_metric([each.stream], float(condition is Condition.STOPPED))
+    yield paused
+    yield stopped
+
+
+def _counts(reported: Sequence[tuple[StreamFacts, StreamSums]]) -> Iterator[Metric]:
+    records = CounterMetricFamily(
+        "tidegate_records", "Records by what became of them.", labels=["stream", "disposition"]
+    )
+    flagged = CounterMetricFamily(
+        "tidegate_flagged_records",
+        "Written records that violate a warning, or a rule that alerts.",
+        labels=["stream", "flag"],
+    )
+    violations = CounterMetricFamily(
+        "tidegate_violations",
+        "Records that violate a rule, schema keyword or column; one may count under several.",
+        labels=["stream", "stage", "code", "severity"],
+    )
+    batches = CounterMetricFamily("tidegate_batches", "Published batches.", labels=["stream"])
+    for each, sums in reported:
+        for disposition in ("written", "quarantined", "dropped"):
+            records.add_metric([each.stream, disposition], getattr(sums, disposition))
+        for flag in ("warned", "alerted"):
+            flagged.add_metric([each.stream, flag], getattr(sums, flag))
+        for labels, count in _bounded(each.rules):
+            violations.add_metric([each.stream, *labels], count)
+        batches.add_metric([each.stream], sums.batches)
+    yield from (records, flagged, violations, batches)
+
+
+def _bounded(rules: Sequence[RuleSum]) -> Iterator[tuple[list[str], int]]:
+    for rule in rules[:_MOST_RULES]:
+        yield [rule.stage.value, rule.code, rule.severity.value], rule.records
+    rest: Counter[str] = Counter()
+    for rule in rules[_MOST_RULES:]:
+        rest[rule.severity.value] += rule.records
+    for severity, count in sorted(rest.items()):
+        yield [_OTHER, _OTHER, severity], count
+
+
+def _positions(last: Sequence[BatchReport]) -> Iterator[Metric]:
+    lag = GaugeMetricFamily(
+        "tidegate_lag_records",
+        "Records in the topic past the last batch, when it was committed.",
+        labels=["stream"],
+    )
+    offset = GaugeMetricFamily(
+        "tidegate_ledger_offset",
+        "First offset that the ledger does not cover.",
+        labels=["stream", "topic", "partition"],
+    )
+    epoch = GaugeMetricFamily("tidegate_ledger_epoch", "Claims of the ledger.", labels=["stream"])
+    number = GaugeMetricFamily("tidegate_ledger_batch", "Number of the last batch.", labels=["stream"])
+    for report in last:
+        if report.lag_records is not None:
+            lag.add_metric([report.stream], report.lag_records)
+        for partition, end in sorted(report.end.items())[:_MOST_PARTITIONS]:
+            offset.add_metric([report.stream, report.topic, str(partition)], end)
+        epoch.add_metric([report.stream], report.epoch)
+        number.add_metric([report.stream], report.n)
+    yield from (lag, offset, epoch, number)
+
+
+def _times(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metric]:
+    latest = GaugeMetricFamily(
+        "tidegate_last_batch_seconds", "What the last batch took, by step.", labels=["stream", "step"]
+    )
+    total = CounterMetricFamily(
+        "tidegate_batch_seconds", "What all batches took, by step.", labels=["stream", "step"]
+    )
+    committed = GaugeMetricFamily(
+        "tidegate_last_commit_timestamp_seconds",
+        "When the last reported batch was committed, in seconds since 1970 UTC.",
+        labels=["stream"],
+    )
+    for each, report in reported:
+        for step, milliseconds in sorted(report.timings_ms.items())[:_MOST_STEPS]:
+            latest.add_metric([each.stream, step], milliseconds / 1000)
+        for step, milliseconds in sorted((each.step_milliseconds or {}).items())[:_MOST_STEPS]:
+            total.add_metric([each.stream, step], milliseconds / 1000)
+        committed.add_metric([each.stream], report.committed_at.timestamp())
+    yield from (latest, total, committed)

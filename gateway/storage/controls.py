@@ -1,0 +1,92 @@
+"""Where it is kept what people and error budgets decided about streams, and what happened to their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ForeignKey, Index, Integer, Text, delete, func, insert, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from gateway.storage.tables import Instant, Table
+
+_KEPT = 200
+"""Events and trips of one stream that are kept: what was told long ago is not told again."""
+
+_TRIPPED = "tripped"
+
+
+class ControlRow(Table):
+    """What holds for one stream. `control` is JSON."""
+
+    __tablename__ = "stream_controls"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    control: Mapped[str] = mapped_column(Text)
+
+
+class EventRow(Table):
+    """What a job told of a stream: a StreamEvent or a Trip as JSON, under the id that the job gave it."""
+
+    __tablename__ = "stream_events"
+    __table_args__ = (Index("ix_stream_events_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(Instant)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class ControlStore:
+    """Controls of streams and what their jobs told, as `stores.controls`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self, stream: str) -> StreamControl:
+        """Give what holds for a stream; of one that nobody ever touched, that it runs."""
+        row = self._session.get(ControlRow, stream)
+        return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
+
+    def all(self) -> dict[str, StreamControl]:
+        """Give what holds for every stream that was ever touched."""
+        rows = self._session.scalars(select(ControlRow))
+        return {row.stream: StreamControl.model_validate_json(row.control) for row in rows}
+
+    def put(self, control: StreamControl) -> None:
+        """Keep what holds for a stream now."""
+        self._session.merge(ControlRow(stream=control.stream, control=control.model_dump_json()))
+
+    def is_told(self, told: UUID) -> bool:
+        """Whether an event or trip was told before."""
+        return self._session.scalar(select(EventRow.key).where(EventRow.id == str(told))) is not None
+
+    def tell(self, told: StreamEvent | Trip) -> None:
+        """Keep an event or trip that is not there yet; the oldest of its stream give way."""
+        kind = _TRIPPED if isinstance(told, Trip) else told.kind.value
+        self._session.execute(
+            insert(EventRow).values(
+                id=str(told.id), stream=told.stream, kind=kind, at=told.at, document=told.model_dump_json()
+            )
+        )
+        keys = select(EventRow.key).where(EventRow.stream == told.stream)
+        oldest = keys.order_by(EventRow.key.desc()).offset(_KEPT).limit(1)
+        last = self._session.scalar(oldest)
+        if last is not None:
+            self._session.execute(
+                delete(EventRow).where(EventRow.stream == told.stream, EventRow.key <= last)
+            )
+
+    def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
+        """Give what the job of each stream told last, trips left out; of some streams, if they are given."""
+        newest = select(func.max(EventRow.key)).where(EventRow.kind.in_([kind.value for kind in EventKind]))
+        if streams is not None:
+            newest = newest.where(EventRow.stream.in_(streams))
+        rows = self._session.scalars(
+            select(EventRow).where(EventRow.key.in_(newest.group_by(EventRow.stream)))
+        )
+        return {row.stream: StreamEvent.model_validate_json(row.document) for row in rows}

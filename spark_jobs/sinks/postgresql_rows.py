@@ -1,0 +1,295 @@
+"""Accepted rows on their way into PostgreSQL: the workers COPY them into staging tables of their own.
+
+A task's staging table and its rows are one transaction: a task that fails leaves nothing. Rows cross in COPY's text
+format, which Arrow makes of whole columns: less than half the time of the binary format, which wants each value alone.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+STAGING_SCHEMA: Final = "tidegate"
+UNREACHABLE: Final = "unreachable:"
+UNFIT: Final = "unfit:"
+"""Names of parts that are none: what hindered a task, for the driver to raise. An exception in a worker would count as
+a mistake of ours, and end the stream for good."""
+
+PROVENANCE: Final = pa.schema(
+    [
+        ("_source_topic", pa.string()),
+        ("_source_partition", pa.int32()),
+        ("_source_offset", pa.int64()),
+        ("_source_timestamp", pa.timestamp("us", "UTC")),
+        ("_contract", pa.string()),
+    ]
+)
+"""What every row carries after its typed columns: where it came from, and which contract version let it in."""
+
+DELETED: Final = "_deleted"
+"""Column of staging tables only: the row is a tombstone, and holds the primary key alone."""
+
+_ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+_NOTHING, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
+_OPTIONS: Final = (
+    # A worker that was stopped in its transaction holds nobody up for long.
+    "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s -c client_encoding=UTF8 -c timezone=UTC"
+)
+
+
+class Staged(NamedTuple):
+    """A staging table and its rows. Written `rows@table`, which is the name of the part.
+
+    The rows are counted because the table is unlogged: a server that has crashed comes back with it empty.
+    """
+
+    rows: int
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.rows}@{self.table}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """Read the form that `str` gives."""
+        rows, _, table = name.partition("@")
+        return cls(int(rows), table)
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """The table as SQL names it."""
+        return sql.Identifier(STAGING_SCHEMA, self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTarget:
+    """Where and how the accepted rows of one batch are staged.
+
+    `columns` are the typed columns; staging tables are named `<name>-<task>`. `key` names the primary key's columns
+    of a table that is upserted into; they are never null. With `deletes` a tombstone's are read from its Kafka key.
+    """
+
+    url: str
+    name: str
+    columns: pa.Schema
+    topic: str
+    contract: str
+    key: tuple[str, ...] = ()
+    deletes: bool = False
+
+    def open(self, task: str) -> CopiedRows:
+        """Open a staging table for one attempt of one task."""
+        return CopiedRows(self, f"{self.name}-{task}")
+
+
+class CopiedRows:
+    """One staging table, made when the first rows are written, committed when it is left without an error."""
+
+    def __init__(self, target: CopyTarget, name: str) -> None:
+        self._target = target
+        self._name = name
+        self._open = ExitStack()
+        self._copy: psycopg.Copy | None = None
+        self._hindrance: str | None = None
+        self._count = 0
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            # Commits, or rolls back after an error.
+            self._open.__exit__(*error)  # type: ignore[arg-type] # what it was called with
+        except psycopg.Error as failure:
+            self._hindrance = self._hindrance or _hindrance(failure)
+        if self._hindrance is not None:
+            self.written.append(self._hindrance)
+        elif self._copy is not None and error[0] is None:
+            self.written.append(str(Staged(self._count, self._name)))
+
+    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
+        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        if self._hindrance is not None:
+            return
+        rows = self._rows(columns, batch)
+        if is_written is not None:
+            rows = rows.filter(is_written)
+        if not rows.num_rows:
+            return
+        self._hindrance = _unfit(rows, self._target.key)
+        if self._hindrance is None:
+            try:
+                self._copy = self._copy or self._begin(rows.schema)
+                self._copy.write(copy_text(rows))
+                self._count += rows.num_rows
+            except psycopg.Error as error:
+                self._hindrance = _hindrance(error)
+
+    def _rows(self, columns: pa.StructArray, batch: pa.RecordBatch) -> pa.RecordBatch:
+        count = batch.num_rows
+        is_deleted = pa.repeat(pa.scalar(value=False), count)
+        typed = columns.flatten()
+        if self._target.deletes:
+            is_deleted = pc.is_null(batch.column("value"))
+            if pc.any(is_deleted).as_py():
+                typed = self._with_keys(typed, batch.column("key"), is_deleted)
+        arrays = [
+            *typed,
+            pa.repeat(pa.scalar(self._target.topic), count),
+            batch.column("partition"),
+            batch.column("offset"),
+            batch.column("timestamp"),
+            pa.repeat(pa.scalar(self._target.contract), count),
+            is_deleted,
+        ]
+        fields = [*self._target.columns, *PROVENANCE, pa.field(DELETED, pa.bool_())]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _with_keys(self, typed: list[pa.Array], keys: pa.Array, is_deleted: pa.Array) -> list[pa.Array]:
+        """Put the primary key of tombstones in its columns; null where the Kafka key does not hold it."""
+        names = self._target.columns.names
+        filled = list(typed)
+        parsed = [
+            read_key(key, self._target.key) if deleted else None
+            for key, deleted in zip(keys.to_pylist(), is_deleted.to_pylist(), strict=True)
+        ]
+        for name in self._target.key:
+            index = names.index(name)
+            values = pa.array([None if each is None else each[name] for each in parsed], pa.string())
+            filled[index] = pc.if_else(is_deleted, _converted(values, typed[index].type), typed[index])
+        return filled
+
+    def _begin(self, schema: pa.Schema) -> psycopg.Copy:
+        connection = self._open.enter_context(connect(self._target.url))
+        table = sql.Identifier(STAGING_SCHEMA, self._name)
+        fields = sql.SQL(", ").join(definition(field) for field in schema)
+        connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, fields))
+        cursor = self._open.enter_context(connection.cursor())
+        return self._open.enter_context(cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)))
+
+
+def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Connect for one piece of work: nothing is kept open between batches. Leaving the connection commits."""
+    return psycopg.connect(url, options=_OPTIONS, connect_timeout=15, application_name="tidegate")
+
+
+def copy_text(rows: pa.RecordBatch) -> memoryview:
+    """Write rows in the text format of COPY. Source: PostgreSQL, COPY, "Text Format"."""
+    texts = [_text(column) for column in rows.columns]
+    lines = pc.binary_join_element_wise(*texts, _TAB, null_handling="replace", null_replacement="\\N")
+    ended = pc.binary_join_element_wise(lines, _NOTHING, _END_OF_LINE)
+    _, offsets, data = ended.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
+    return memoryview(data)[bounds[0] : bounds[-1]]
+
+
+def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_binary(column.type):
+        texts = [None if each is None else f"\\\\x{each.hex()}" for each in column.to_pylist()]
+        return pa.array(texts, pa.large_string())
+    text = column.cast(pa.large_string())  # 64-bit offsets: a batch of rows may be longer than 2 GiB
+    if pa.types.is_string(column.type):
+        for plain, escaped in _ESCAPES:
+            text = pc.replace_substring(text, plain, escaped)
+    return text
+
+
+def sql_type(arrow_type: pa.DataType) -> str:
+    """Type of a column in PostgreSQL, as the server itself writes it."""
+    if pa.types.is_decimal(arrow_type):
+        return f"numeric({arrow_type.precision},{arrow_type.scale})"
+    return _SQL_TYPES[arrow_type]
+
+
+_SQL_TYPES: Final = {
+    pa.bool_(): "boolean",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp with time zone",
+    pa.timestamp("us"): "timestamp without time zone",
+}
+
+
+def definition(field: pa.Field) -> sql.Composable:
+    """Write a column's definition."""
+    # The types are our own words.
+    return sql.SQL("{} " + sql_type(field.type)).format(sql.Identifier(field.name))
+
+
+def read_key(key: bytes | None, names: tuple[str, ...]) -> dict[str, str] | None:
+    """Read the primary key from a Kafka key: a JSON object with a member for each column, or the one value itself.
+
+    Gives the values as text; None when the key does not hold them.
+    """
+    try:
+        text = (key or b"").decode()
+    except UnicodeDecodeError:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text
+    if isinstance(found, dict):
+        values = [found.get(name) for name in names]
+    else:
+        values = [text if not isinstance(found, str) else found] if len(names) == 1 and text else []
+    if len(values) != len(names) or any(value is None or isinstance(value, (list, dict)) for value in values):
+        return None
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in zip(names, values, strict=True)
+    }
+
+
+def _converted(values: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    converted = []
+    for value in values.to_pylist():
+        try:
+            converted.append(pa.scalar(value, pa.string()).cast(arrow_type).as_py())
+        except pa.ArrowException:
+            converted.append(None)
+    return pa.array(converted, arrow_type)
+
+
+def _unfit(rows: pa.RecordBatch, key: tuple[str, ...]) -> str | None:
+    """Say which record PostgreSQL cannot hold, and why; None when it holds them all."""
+    for name in key:
+        if rows.column(name).null_count:
+            place = _place(rows, pc.index(rows.column(name).is_null(), value=True).as_py())
+            return f"{UNFIT}{place}: the primary key's column {name} is null (of a tombstone: its Kafka key does not hold it)"
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if pa.types.is_string(field.type):
+            has_nul = pc.fill_null(pc.match_substring(column, "\0"), fill_value=False)
+            if pc.any(has_nul).as_py():
+                place = _place(rows, pc.index(has_nul, value=True).as_py())
+                return f"{UNFIT}{place}: column {field.name} has a character NUL, which PostgreSQL's text cannot hold"
+    return None
+
+
+def _place(rows: pa.RecordBatch, index: int) -> str:
+    partition, offset = (rows.column(name)[index].as_py() for name in ("_source_partition", "_source_offset"))
+    return f"partition {partition}, offset {offset}"
+
+
+def _hindrance(error: psycopg.Error) -> str:
+    kind = UNREACHABLE if isinstance(error, (psycopg.OperationalError, psycopg.InternalError)) else UNFIT
+    return kind + first_line(error)
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Give the server's sentence without its detail, which may quote values."""
+    return error.diag.message_primary or str(error).partition("\n")[0]

@@ -1,0 +1,332 @@
+"""A PostgreSQL table and its ledger: data and ledger move in one transaction, or not at all.
+
+Staged rows lie in tables of their own (`spark_jobs.sinks.postgresql_rows`). `publish` moves them and replaces the row of
+the ledger in one transaction, which ends well only if that row is still the one that was compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import psycopg
+import pyarrow as pa
+import structlog
+from psycopg import sql
+
+from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.ledger import Ledger
+from contracts.plan import EnforcementPlan
+from spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
+from spark_jobs.sinks.postgresql_rows import (
+    DELETED,
+    PROVENANCE,
+    STAGING_SCHEMA,
+    UNFIT,
+    UNREACHABLE,
+    CopyTarget,
+    Staged,
+    connect,
+    definition,
+    first_line,
+    sql_type,
+)
+
+if TYPE_CHECKING:
+    from spark_jobs.settings import JobSettings
+
+log = structlog.get_logger()
+
+_MAX_NAME_BYTES: Final = 63
+_LEDGER: Final = """
+CREATE TABLE IF NOT EXISTS tidegate.ledger (
+  stream text PRIMARY KEY,
+  identity uuid NOT NULL DEFAULT gen_random_uuid(),
+  epoch bigint NOT NULL DEFAULT 0,
+  n bigint NOT NULL DEFAULT 0,
+  ledger text
+)"""
+_COLUMNS: Final = """
+SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
+FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
+_ONE_AT_A_TIME: Final = "SELECT pg_advisory_xact_lock(hashtextextended('tidegate.ensure', 0))"
+
+
+def qualified_name(contract_id: str) -> tuple[str, str]:
+    """Name a contract's table and its schema: the last part of the id names it, those before name the schema."""
+    *namespace, table = contract_id.split(".")
+    return "_".join(namespace) or "public", table
+
+
+class PostgresqlTable:
+    """A table `<namespace>.<table>` of one database, and its row in `tidegate.ledger`."""
+
+    kind = "postgresql"
+
+    def __init__(self, settings: JobSettings, contract_id: str) -> None:
+        url = settings.postgresql_url
+        assert url is not None, "the settings have checked it"  # noqa: S101 - a programming error
+        schema, table = qualified_name(contract_id)
+        self._url = url.get_secret_value()
+        self._stream = contract_id
+        self._schema = schema
+        self._table = sql.Identifier(schema, table)
+        self._quoted = f'"{schema}"."{table}"'  # the names of contracts hold no quotes
+        self._is_upsert = settings.write_mode == "upsert"
+        self._move: Move | None = None
+        self._uuid: str | None = None
+        self.name = f"{schema}.{table}"
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the table: another one after it was dropped and made anew."""
+        if self._uuid is None:
+            with self._working("read the ledger") as connection:
+                (found,) = self._one(connection, "SELECT identity FROM tidegate.ledger WHERE stream = %s")
+            self._uuid = str(found)
+        return self._uuid
+
+    def ensure(self, plan: EnforcementPlan) -> None:
+        """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
+
+        Raises StreamStopped when the existing table is not ours, has a column of another type, or one that must have
+        a value and that the contract does not fill.
+        """
+        self._require_fitting(plan)
+        wanted = [*plan.columns, *PROVENANCE]
+        with self._working("create the table") as connection:
+            connection.execute(_ONE_AT_A_TIME)  # two at once would both find nothing there
+            for schema in (STAGING_SCHEMA, self._schema):
+                connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            connection.execute(_LEDGER)
+            existing = self._columns(connection)
+            if not existing:
+                fields = sql.SQL(", ").join(definition(field) for field in wanted)
+                connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self._table, fields))
+                connection.execute("DELETE FROM tidegate.ledger WHERE stream = %s", (self._stream,))
+                existing = self._columns(connection)
+            self._require_ours(connection, existing)
+            connection.execute(
+                "INSERT INTO tidegate.ledger (stream) VALUES (%s) ON CONFLICT DO NOTHING", (self._stream,)
+            )
+            self._widen(connection, existing, wanted)
+            columns = tuple(field.name for field in wanted)
+            if self._is_upsert:
+                self._move = self._merge(connection, Merge(self._table, columns, plan.contract.primary_key))
+            else:
+                self._move = Append(self._table, columns)
+
+    def read(self) -> Ledger | None:
+        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        with self._working("read the ledger") as connection:
+            (text,) = self._one(connection, "SELECT ledger FROM tidegate.ledger WHERE stream = %s")
+        return Ledger.parse(text) if text is not None else None
+
+    def target(self, plan: EnforcementPlan, contract: str, name: str) -> CopyTarget:
+        """Say where and how the accepted rows of a batch are staged."""
+        return CopyTarget(
+            url=self._url,
+            # By epoch and attempt: rows of another attempt are in other tables, and nothing names them.
+            name=f"{self.uuid[:8]}-{name}-{uuid4().hex[:8]}",
+            columns=plan.columns,
+            topic=plan.contract.topic,
+            contract=contract,
+            key=plan.contract.primary_key if self._is_upsert else (),
+            deletes=self._is_upsert and plan.contract.tombstones == "delete",
+        )
+
+    def stage(self, files: Sequence[str]) -> str:
+        """Look whether every worker could stage its rows. Raises Unavailable or StreamStopped when one could not."""
+        for name in files:
+            if name.startswith(UNREACHABLE):
+                raise Unavailable(f"{self.name}: {name.removeprefix(UNREACHABLE)}")
+            if name.startswith(UNFIT):
+                raise StreamStopped(
+                    f"{self.name}: {name.removeprefix(UNFIT)}. Publish a contract version with a rule that refuses such "
+                    "records (or columns that hold them), and start again"
+                )
+        return json.dumps(list(files))
+
+    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+        """Move staged rows into the table and the ledger to `new` if, and only if, it is still `held`.
+
+        Raises Fenced when it is no longer, Unavailable when the transaction failed and nothing moved.
+        """
+        staged = [Staged.parse(name) for name in json.loads(mark)]
+        landed = new
+        try:
+            with self._working("publish") as connection:
+                if staged:
+                    assert self._move is not None, "ensure was called"  # noqa: S101 - a programming error
+                    landed = new.model_copy(update={"totals": self._move(connection, staged, new.totals)})
+                    self._drop(connection, staged)
+                # Last, so that the ledger is locked for the length of the commit only.
+                self._compare_and_set(connection, held, landed)
+        except Fenced:
+            raise
+        except (Unavailable, StreamStopped):
+            # The outcome may be unknown; the ledger says what it was. And whoever was fenced finds his staged rows gone.
+            found = self.read()
+            if found == landed:
+                return landed
+            if found != held:
+                raise Fenced(_fenced(self.name)) from None
+            raise
+        if held is None or held.epoch != new.epoch:
+            self._clean(new.epoch)
+        return landed
+
+    def tidy(self, files: Sequence[str]) -> None:
+        """Nothing is left: the staging tables were dropped in the same transaction."""
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        """Drop staging tables that will not be published; one that stays behind is dropped at the next claim."""
+        try:
+            with self._working("drop staging tables") as connection:
+                parts = [Staged.parse(name) for name in files if not name.startswith((UNREACHABLE, UNFIT))]
+                self._drop(connection, parts)
+        except (Unavailable, StreamStopped) as error:
+            log.warning("staging_tables_left", stream=self._stream, error=str(error))
+
+    @staticmethod
+    def _drop(connection: Connection, staged: Sequence[Staged]) -> None:
+        if staged:
+            tables = sql.SQL(", ").join(each.identifier for each in staged)
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tables))
+
+    def _compare_and_set(self, connection: Connection, held: Ledger | None, new: Ledger) -> None:
+        """Step 10: the row must be the one that this instance left, by stream, epoch and n."""
+        epoch, n = (held.epoch, held.n) if held is not None else (0, 0)
+        moved = connection.execute(
+            "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s AND epoch = %s AND n = %s",
+            (new.epoch, new.n, new.text, self._stream, epoch, n),
+        )
+        if moved.rowcount != 1:
+            raise Fenced(_fenced(self.name))
+
+    def _require_fitting(self, plan: EnforcementPlan) -> None:
+        """Require names that the server keeps whole, and a contract that says what an upsert needs to know."""
+        contract = plan.contract
+        names = (self._schema, self._quoted.split('"')[3], *plan.columns.names)
+        for name in names:
+            if len(name.encode()) > _MAX_NAME_BYTES:
+                raise StreamStopped(
+                    f"{self.name}: PostgreSQL's names have {_MAX_NAME_BYTES} bytes at most: {name}"
+                )
+        if clash := {*plan.columns.names} & {*PROVENANCE.names, DELETED}:
+            raise StreamStopped(
+                f"{self.name}: columns {sorted(clash)} are ours; name yours otherwise in the contract"
+            )
+        if self._is_upsert and not contract.primary_key:
+            raise StreamStopped(
+                f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert goes by; add it"
+            )
+        if not self._is_upsert and contract.tombstones == "delete":
+            raise StreamStopped(
+                f"contract {contract.id}@{contract.version} lets tombstones delete, and --write-mode append deletes "
+                "nothing; choose upsert, or tombstones pass or refuse"
+            )
+
+    def _require_ours(self, connection: Connection, existing: dict[str, tuple[str, bool]]) -> None:
+        if not existing.keys() >= {*PROVENANCE.names}:
+            raise StreamStopped(
+                f"{self.name} exists and is not a table of this stream (no column _source_offset)"
+            )
+        known = connection.execute(
+            "SELECT 1 FROM tidegate.ledger WHERE stream = %s", (self._stream,)
+        ).fetchone()
+        if known is None:
+            (is_empty,) = self._one(
+                connection, sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(self._table), ()
+            )
+            if not is_empty:
+                raise StreamStopped(
+                    f"{self.name} has rows, and tidegate.ledger has no row for {self._stream}: what it holds already "
+                    "cannot be known. Restore the ledger with the table, or rename the table"
+                )
+
+    def _widen(
+        self, connection: Connection, existing: dict[str, tuple[str, bool]], wanted: Sequence[pa.Field]
+    ) -> None:
+        names = {field.name for field in wanted}
+        for name, (_, must_be_given) in existing.items():
+            if must_be_given and name not in names:
+                raise StreamStopped(
+                    f"{self.name}: column {name} must have a value, and the contract has no such column; "
+                    f"ALTER TABLE {self._quoted} ALTER COLUMN {name} DROP NOT NULL"
+                )
+        for field in wanted:
+            found, _ = existing.get(field.name, (None, False))
+            if found is None:
+                addition = sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(self._table, definition(field))
+                connection.execute(addition)
+            elif found != sql_type(field.type):
+                raise StreamStopped(
+                    f"{self.name}: column {field.name} is {found}, the contract says {sql_type(field.type)}; give the "
+                    "column another name in the contract, or alter the table"
+                )
+
+    def _merge(self, connection: Connection, merge: Merge) -> Merge:
+        """Give the table its primary key, unless it has that one."""
+        rows = connection.execute(
+            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary",
+            (self._quoted,),
+        ).fetchall()
+        found = {name for (name,) in rows}
+        if not found:
+            connection.execute(merge.constraint)
+        elif found != {*merge.key}:
+            raise StreamStopped(
+                f"{self.name}: its primary key is {sorted(found)}, the contract's {sorted(merge.key)}; alter the table"
+            )
+        return merge
+
+    def _columns(self, connection: Connection) -> dict[str, tuple[str, bool]]:
+        """Give the type of each column, and whether an INSERT must name it."""
+        rows = connection.execute(_COLUMNS, (self._quoted,)).fetchall()
+        return {name: (type_name, must_be_given) for name, type_name, must_be_given in rows}
+
+    def _clean(self, epoch: int) -> None:
+        """Drop the staging tables that instances before this one have left."""
+        prefix = f"{self.uuid[:8]}-tidegate-"
+        with self._working("look for staging tables") as connection:
+            names = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s AND starts_with(tablename, %s)",
+                (STAGING_SCHEMA, prefix),
+            ).fetchall()
+        left = [
+            str(Staged(0, name))
+            for (name,) in names
+            if int(name.removeprefix(prefix).partition("-")[0]) < epoch
+        ]
+        if left:
+            self.delete_files(left)
+
+    def _one(
+        self, connection: Connection, query: Any, values: tuple[str, ...] | None = None
+    ) -> tuple[Any, ...]:
+        row = connection.execute(query, (self._stream,) if values is None else values).fetchone()
+        if row is None:
+            raise StreamStopped(
+                f"{self.name}: tidegate.ledger has lost the row of {self._stream}; restore it with the table"
+            )
+        return row
+
+    @contextmanager
+    def _working(self, doing: str) -> Iterator[Connection]:
+        """Connect for one transaction. What the server refuses for good is StreamStopped, the rest Unavailable."""
+        try:
+            with connect(self._url) as connection:
+                yield connection
+        except (psycopg.OperationalError, psycopg.InternalError) as error:
+            raise Unavailable(f"{self.name}: {doing}: {first_line(error)}") from error
+        except psycopg.Error as error:
+            raise StreamStopped(f"{self.name}: {doing}: {first_line(error)}") from error
+
+
+def _fenced(name: str) -> str:
+    return f"{name}: another instance of this stream holds the ledger now"

@@ -1,0 +1,57 @@
+"""What a store must be able to do for the staged protocol: hold rows unseen, and move rows and ledger in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from contracts.ledger import Ledger
+from contracts.plan import EnforcementPlan
+from spark_jobs.data_files import RowTarget
+
+
+class LedgerStore(Protocol):
+    """One table with its ledger. The names that it gives and takes are those of parts that workers have written.
+
+    A part that nothing was published from is invisible; it may stay behind after a crash, and harms nobody.
+    """
+
+    kind: str
+    name: str
+
+    @property
+    def uuid(self) -> str:
+        """Identity of the table: another one after it was dropped and made anew."""
+        ...
+
+    def ensure(self, plan: EnforcementPlan) -> None:
+        """Create the table, or add the columns that it lacks. Raises StreamStopped when it does not fit."""
+        ...
+
+    def read(self) -> Ledger | None:
+        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        ...
+
+    def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:
+        """Say where and how workers write the accepted rows of a batch; the parts' names begin with `name`."""
+        ...
+
+    def stage(self, files: Sequence[str]) -> str:
+        """Put parts together where no reader looks; gives the mark to publish them by."""
+        ...
+
+    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+        """Let readers see what is staged and move the ledger to `new` if, and only if, it is still `held`.
+
+        Gives the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
+        Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
+        """
+        ...
+
+    def tidy(self, files: Sequence[str]) -> None:
+        """Delete what publishing has left over."""
+        ...
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        """Delete parts that will not be published."""
+        ...

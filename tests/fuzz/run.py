@@ -1,0 +1,158 @@
+"""Throw changed records and contract documents at the judge: `python -m tests.fuzz.run --seconds 600`.
+
+Each input must be judged without an exception, within CPU_SECONDS of the processor's time and within MEMORY_BYTES above
+what the process had; a contract document must compile, or be refused with ContractError. The input in hand is kept in a
+file, so that whatever ends the process leaves what it died of; every run prints its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from random import Random, SystemRandom
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from contracts.document import parse_contract
+from contracts.errors import ContractError
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Disposition
+from tests.fuzz.mutation import mutated, mutated_document
+from tests.fuzz.seeds import CONTRACTS, DOCUMENTS, RECORDS, WRITERS
+
+T = TypeVar("T")
+
+CPU_SECONDS: Final = 1.0
+"""Longest that one record may take."""
+DOCUMENT_CPU_SECONDS: Final = 10.0
+"""Longest that one contract document may take: schemas are compiled, and proofs are bounded by counts."""
+MEMORY_BYTES: Final = 512 * 1024 * 1024
+"""Most memory that the inputs, of at most 128 KiB, may take above what the process begins with."""
+_BY_BYTES: Final = 0.3
+"""Share of the documents that are changed as bytes; the others are changed as JSON, and stay contracts more often."""
+_BATCH: Final = 20
+"""Changed records that are judged in one array, beside being judged alone."""
+
+
+def main() -> int:
+    """Run until the time or the number of inputs is spent."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--inputs", type=int, help="instead of a time: so many inputs of each sort")
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(2**32))
+    parser.add_argument("--only", choices=("records", "documents"))
+    parser.add_argument(
+        "--keep", type=Path, default=Path("fuzz-input.bin"), help="where the input in hand is kept"
+    )
+    arguments = parser.parse_args()
+    _say(f"seed {arguments.seed}; the input in hand is kept in {arguments.keep}")
+    _bound_memory()
+    sorts = {"records": fuzz_records, "documents": fuzz_documents}
+    chosen = [arguments.only] if arguments.only else list(sorts)
+    for sort in chosen:
+        until = time.monotonic() + arguments.seconds / len(chosen)
+        rounds = iter(range(arguments.inputs)) if arguments.inputs else _rounds(until)
+        done = sorts[sort](Random(f"{sort} {arguments.seed}"), rounds, arguments.keep)  # noqa: S311 - to be repeated
+        _say(f"{done} {sort}")
+    arguments.keep.unlink(missing_ok=True)
+    return 0
+
+
+def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
+    """Judge changed records by each of the contracts; gives how many."""
+    plans = {name: _plan(name) for name in CONTRACTS}
+    done = 0
+    for number in rounds:
+        name = chance.choice(list(plans))
+        values = [mutated(chance, RECORDS[name]) for _ in range(_BATCH)]
+        for value in values:
+            keep.write_bytes(name.encode() + b"\n" + value)
+            _within(CPU_SECONDS, lambda value=value, name=name: judge_alone(plans[name], value))  # type: ignore[misc] # bound now
+        _within(CPU_SECONDS * _BATCH, lambda name=name, values=values: judge_together(plans[name], values))  # type: ignore[misc] # the same
+        done = number + 1
+    return done * _BATCH
+
+
+def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
+    """Compile changed contract documents, and judge records by those that compile; gives how many."""
+    done = 0
+    for number in rounds:
+        change = mutated if chance.random() < _BY_BYTES else mutated_document
+        document = change(chance, DOCUMENTS)
+        keep.write_bytes(document)
+        plan = _within(DOCUMENT_CPU_SECONDS, lambda document=document: compile_document(document))  # type: ignore[misc] # the same
+        if plan is not None:
+            value = mutated(chance, chance.choice(list(RECORDS.values())))
+            keep.write_bytes(document + b"\n" + value)
+            _within(CPU_SECONDS, lambda plan=plan, value=value: judge_alone(plan, value))  # type: ignore[misc] # the same
+        done = number + 1
+    return done
+
+
+def compile_document(document: bytes) -> EnforcementPlan | None:
+    """Compile a document, or see it refused."""
+    try:
+        return compile_plan(parse_contract(document, name="fuzz.yaml", read_schema=None).contract)
+    except ContractError as error:
+        _ = str(error)  # must be told, too
+        return None
+
+
+def judge_alone(plan: EnforcementPlan, value: bytes) -> None:
+    """Judge one record in every way; all must agree."""
+    verdict = plan.explain(value)
+    typed = plan.explain(value, typed=True)
+    (plain,) = plan.judge(pa.array([value], pa.binary())).to_pylist()
+    judged = plan.judge_typed(pa.array([value], pa.large_binary()))
+    assert plain["disposition"] == verdict.disposition, (plain, verdict)
+    assert judged.field("disposition")[0].as_py() == typed.disposition, (judged, typed)
+    assert (verdict.disposition is Disposition.ACCEPTED) == (not verdict.violations)
+
+
+def judge_together(plan: EnforcementPlan, values: list[bytes]) -> None:
+    """Judge records in one array; each gets the verdict that it gets alone."""
+    together = plan.judge(pa.array(values, pa.binary())).field("disposition").to_pylist()
+    assert together == [plan.explain(value).disposition for value in values]
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _plan(name: str) -> EnforcementPlan:
+    plan = compile_plan(CONTRACTS[name])
+    return plan.with_writers(WRITERS) if name == "written" else plan
+
+
+def _rounds(until: float) -> Iterator[int]:
+    for number in count():
+        if time.monotonic() > until:
+            return
+        yield number
+
+
+def _within(seconds: float, work: Callable[[], T]) -> T:
+    """Do some work; the process is ended by SIGPROF when it takes more of the processor's time, in C code too."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        return work()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _bound_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

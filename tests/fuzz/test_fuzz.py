@@ -1,0 +1,43 @@
+"""A fixed number of changed records and contract documents, in a process of its own; `make fuzz` runs for longer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("sort", "inputs"), [("records", 30), ("documents", 150)])
+def test_nothing_that_arrives_crashes_hangs_or_takes_the_memory(
+    tmp_path: Path, sort: str, inputs: int
+) -> None:
+    keep = tmp_path / "input.bin"
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.run", "--only", sort, "--seed", "1"]
+    done = subprocess.run(
+        [*command, "--inputs", str(inputs), "--keep", str(keep)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    input_in_hand = keep.read_bytes()[:2_000] if keep.exists() else b""
+    assert done.returncode == 0, (done.returncode, done.stderr[-4_000:], input_in_hand)
+
+
+def test_the_bounds_are_held() -> None:
+    """What breaks a bound does end the process: otherwise the fuzzer would see nothing."""
+    beginning = "from tests.fuzz.run import _bound_memory, _within\n"
+    hang = beginning + "_within(0.05, lambda: sum(range(10**12)))"
+    greed = beginning + "_bound_memory(); bytearray(2**30)"
+    assert _status(hang) == -27  # SIGPROF
+    assert _status(greed) == 1
+
+
+def _status(program: str) -> int:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False
+    ).returncode

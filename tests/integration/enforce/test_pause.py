@@ -1,0 +1,164 @@
+"""Streams that people or error budgets pause: nothing of a batch is written, and they go on by themselves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_jobs.budget import BudgetSpent
+from spark_jobs.control import StreamPaused
+from spark_jobs.steps import ignore_steps
+from spark_jobs.stream import Job
+from spark_jobs.supervisor import StreamThread
+from spark_jobs.topics import Topics
+from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
+from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.registry import Registry
+
+BUDGET = {"ratio": 0.5, "action": "pause"}
+
+
+@contextmanager
+def running(spark: SparkSession, line: Line, url: str, **changes: object) -> Iterator[StreamThread]:
+    """A stream of this process, as one job has it; it is stopped at the end."""
+    settings = line.settings.model_copy(update={"available_now": False, **changes})
+    job = Job(spark, settings, Topics(settings.bootstrap_servers), line.reports, ignore_steps)
+    stopping = Event()
+    with httpx.Client(base_url=url) as client:
+        thread = StreamThread(job, line.contract_id, client, stopping)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            stopping.set()
+            thread.join(DEADLINE_SECONDS)
+            assert not thread.is_alive()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert monotonic() < deadline
+        Event().wait(0.2)
+
+
+@pytest.fixture
+def ask(registry: Registry) -> Callable[..., Any]:
+    """Give a function that asks the gateway about a line's stream: `ask(line, "pause", reason="why")`."""
+
+    def send(line: Line, what: str, **body: object) -> Any:
+        path = f"{registry.url}/api/v1/streams/{line.contract_id}/{what}"
+        answer = httpx.get(path) if what == "control" else httpx.post(path, json=body)
+        return answer.raise_for_status().json()
+
+    return send
+
+
+def test_a_paused_stream_writes_nothing_goes_on_by_itself_and_leaves_the_others_alone(
+    make_line: Callable[..., Line],
+    registry: Registry,
+    publish: Publish,
+    start: Callable[..., RunningJob],
+    ask: Callable[..., Any],
+) -> None:
+    paused, other = make_line(), make_line()
+    for line in (paused, other):
+        publish(line.document())
+        line.produce(row(0))
+    job = start(registry.url, [paused, other])
+    for line in (paused, other):
+        job.await_event("batch_published", stream=line.contract_id)
+    ask(paused, "pause", reason="the clock is wrong")
+    for line in (paused, other):
+        line.produce(row(1), row(2, 999))
+    told = job.await_event("stream_paused", stream=paused.contract_id)
+    assert "is paused (the clock is wrong; by anonymous" in told["reason"]
+    job.await_event("batch_published", 2, stream=other.contract_id)
+    assert (len(paused.rows()), len(paused.quarantined()), paused.ledger().n) == (1, 0, 1)
+    ask(paused, "resume")
+    job.await_event("batch_published", 2, stream=paused.contract_id)
+    assert job.stop(signal.SIGTERM) == 0
+    after = job.events[job.events.index(told) :]
+    assert [event for event in after if event["event"] == "stream_restarting"] == []
+    for line in (paused, other):
+        assert line.reconcile().holds
+        assert (len(line.rows()), len(line.quarantined())) == (2, 1)
+
+
+def test_a_spent_budget_pauses_until_its_batch_is_accepted_also_after_a_restart(
+    make_line: Callable[..., Line],
+    spark: SparkSession,
+    registry: Registry,
+    publish: Publish,
+    ask: Callable[..., Any],
+) -> None:
+    line = make_line()
+    publish(line.document(error_budget=BUDGET))
+    line.produce(*(row(number, 999) for number in range(6)), row(6))
+
+    def has_tripped(earlier: str | None) -> bool:
+        control = ask(line, "control")
+        return control["state"] == "paused" and control["trip"]["id"] != earlier
+
+    with running(spark, line, registry.url) as stream:
+        eventually(lambda: has_tripped(None))
+        trip = ask(line, "control")["trip"]
+        assert (trip["refused"], trip["records"]) == (6, 7)
+        assert trip["rules"] == [
+            {"stage": "rule", "code": "amount-is-known", "severity": "error", "records": 6}
+        ]
+        ask(line, "resume")  # judged again: it trips again
+        eventually(lambda: has_tripped(trip["id"]))
+        assert stream.is_alive()
+        assert (line.rows(), line.quarantined()) == ([], [])
+    ask(line, "resume", accept_batch=True)
+    with running(spark, line, registry.url) as stream:
+        eventually(lambda: len(line.reports) == 1)
+        assert (len(line.rows()), len(line.quarantined())) == (1, 6)
+        accepted = ask(line, "control")["trip"]["id"]
+        line.produce(*(row(number, 999) for number in range(7, 10)))  # nobody has accepted these
+        eventually(lambda: has_tripped(accepted))
+        assert stream.failure is None
+    assert line.reconcile().holds
+    assert (len(line.rows()), len(line.quarantined())) == (1, 6)
+
+
+def test_a_budget_that_fails_ends_the_stream_and_what_is_accepted_then_passes(
+    make_line: Callable[..., Line],
+    spark: SparkSession,
+    registry: Registry,
+    publish: Publish,
+    ask: Callable[..., Any],
+) -> None:
+    line = make_line()
+    publish(line.document(error_budget={**BUDGET, "action": "fail"}))
+    line.produce(row(0, 999), row(1, 999), row(2))
+
+    def end() -> BaseException | None:
+        with running(spark, line, registry.url, available_now=True) as stream:
+            stream.join(DEADLINE_SECONDS)
+        return stream.failure
+
+    stopped = end()
+    assert isinstance(stopped, BudgetSpent)
+    assert "error budget spent: 2 of 3 records refused, 50.0% allowed" in str(stopped)
+    assert ask(line, "control")["state"] == "running"
+    metrics = httpx.get(f"{registry.url}/metrics").text
+    assert f'tidegate_stream_stopped{{stream="{line.contract_id}"}} 1.0' in metrics
+    ask(line, "pause")
+    paused = end()
+    assert isinstance(paused, StreamPaused)
+    assert f"{line.contract_id} is paused" in str(paused)
+    ask(line, "resume", accept_batch=True)
+    assert end() is None
+    assert (len(line.rows()), len(line.quarantined())) == (1, 2)
+    assert line.reconcile().holds

@@ -1,0 +1,303 @@
+"""The PostgreSQL table and its ledger: one transaction, compared and set; append and merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import psycopg
+import pytest
+
+from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.ledger import BatchTotals
+from spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
+
+MakeTable = Callable[..., PostgresqlTable]
+KEYED: dict[str, Any] = {"primary_key": ["id"]}
+
+
+def ask(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as connection:
+        cursor = connection.execute(query)  # type: ignore[arg-type] # our own literals
+        return cursor.fetchall() if cursor.description else []
+
+
+def staging_tables(url: str) -> int:
+    return len(ask(url, "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename <> 'ledger'"))
+
+
+def test_rows_and_ledger_move_together(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    landed = publish(table, plan, held, [Record({"id": "a"}, 0), Record({"id": "b", "ward": "icu"}, 0, 1)])
+    assert ask(url, "SELECT id, ward, _source_topic, _source_partition, _source_offset, _contract FROM hospital.admissions ORDER BY id") == [
+        ("a", None, "adm", 0, 0, "hospital.admissions@1.0.0"),
+        ("b", "icu", "adm", 1, 0, "hospital.admissions@1.0.0"),
+    ]  # fmt: skip
+    assert table.read() == landed
+    assert (landed.epoch, landed.n) == (1, 1)
+    assert staging_tables(url) == 0
+
+
+def test_nothing_staged_is_seen(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    claimed(table, plan)
+    (name,) = stage(table, plan, [Record({"id": "a"}, 0)])
+    assert ask(url, "SELECT * FROM hospital.admissions") == []
+    table.delete_files([name])
+    assert staging_tables(url) == 0
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [{"epoch": 2, "n": 0}, {"epoch": 1, "n": 1}, {"epoch": 2, "n": 1}],
+    ids=["claimed", "published", "claimed and published"],
+)
+def test_a_ledger_that_has_moved_lets_nothing_through(
+    url: str, make_table: MakeTable, moved: dict[str, int]
+) -> None:
+    """The compare-and-set itself, by epoch and by n: a zombie with an old epoch writes no row."""
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    mark = table.stage(stage(table, plan, [Record({"id": "zombie"}, 0)]))
+    newer = held.model_copy(update=moved)
+    assert make_table().publish("[]", held, newer)
+    with pytest.raises(Fenced):
+        table.publish(mark, held, held.model_copy(update={"n": 1}))
+    assert ask(url, "SELECT * FROM hospital.admissions") == []
+    assert table.read() == newer
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_rows_that_a_crash_of_the_server_has_emptied_are_no_rows_that_were_published(
+    url: str, make_table: MakeTable, mode: str
+) -> None:
+    """Staging tables are unlogged: the server comes back without their rows, and with the tables."""
+    table, plan = make_table(write_mode=mode), plan_of(**KEYED)
+    held = claimed(table, plan)
+    mark = table.stage(stage(table, plan, [Record({"id": "a"}, 0), Record({"id": "b"}, 1)]))
+    ((name,),) = ask(
+        url, "SELECT tablename FROM pg_tables WHERE schemaname = 'tidegate' AND tablename <> 'ledger'"
+    )
+    ask(url, f'TRUNCATE tidegate."{name}"')
+    with pytest.raises(Unavailable, match="2 rows were staged and 0 are there"):
+        table.publish(mark, held, held.model_copy(update={"n": 1}))
+    assert table.read() == held
+
+
+def test_of_two_that_publish_at_once_one_lands(url: str, make_table: MakeTable) -> None:
+    one, plan = make_table(), plan_of()
+    held = claimed(one, plan)
+    other = make_table()
+    other.ensure(plan)
+    outcomes: list[str] = []
+
+    def race(table: PostgresqlTable, name: str, mark: str) -> None:
+        new = held.model_copy(update={"n": 1, "contract": name})
+        try:
+            assert table.publish(mark, held, new) == new
+            outcomes.append("landed")
+        except Fenced:
+            outcomes.append("fenced")
+
+    racers = [
+        Thread(target=race, args=(table, name, table.stage(stage(table, plan, [Record({"id": name}, 0)] * 500))))
+        for table, name in ((one, "one"), (other, "other"))
+    ]  # fmt: skip
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sorted(outcomes) == ["fenced", "landed"]
+    ((winner, count),) = ask(url, "SELECT min(id), count(*) FROM hospital.admissions")
+    assert count == 500
+    found = one.read()
+    assert found is not None
+    assert found.contract == winner
+
+
+def test_a_claim_waits_for_a_commit_in_hand_and_then_sees_that_it_is_late(
+    url: str, make_table: MakeTable
+) -> None:
+    """A zombie between its UPDATE and its COMMIT holds the row: whoever claims meanwhile must not overtake it."""
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    with psycopg.connect(url) as zombie:
+        zombie.execute("UPDATE tidegate.ledger SET n = 1 WHERE epoch = 1 AND n = 0")
+        refused: list[type[Exception]] = []
+
+        def claim() -> None:
+            try:
+                make_table().publish("[]", held, held.claim(1))
+            except Fenced:
+                refused.append(Fenced)
+
+        late = Thread(target=claim)
+        late.start()
+        while not ask(url, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            pass
+        zombie.commit()
+        late.join()
+    assert refused == [Fenced]
+
+
+def test_a_claim_drops_what_earlier_instances_have_staged(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    held = claimed(table, plan)
+    stage(table, plan, [Record({"id": "a"}, 0)], epoch=1)
+    stage(table, plan, [Record({"id": "a"}, 0)], epoch=2)
+    assert table.publish("[]", held, held.claim(1))
+    assert staging_tables(url) == 1  # the new epoch's own
+
+
+def test_new_columns_are_added_and_old_ones_stay(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    held = publish(table, plan, claimed(table, plan), [Record({"id": "a", "ward": "icu"}, 0)])
+    properties = {"id": {"type": "string"}, "beds": {"type": "integer"}}
+    schema = {"type": "json-schema", "definition": {"type": "object", "properties": properties}}
+    wider = plan_of(version="2.0.0", schema=schema)
+    table.ensure(wider)
+    publish(table, wider, held, [Record({"id": "b", "beds": 2}, 1)])
+    assert ask(url, "SELECT id, ward, beds FROM hospital.admissions ORDER BY id") == [
+        ("a", "icu", None), ("b", None, 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("CREATE TABLE hospital.admissions (id text)", "is not a table of this stream"),
+        ("ALTER TABLE hospital.admissions ALTER ward TYPE varchar(3)", r"column ward is character varying\(3\), the contract says text"),
+        ("ALTER TABLE hospital.admissions ADD beds int NOT NULL", "column beds must have a value"),
+        ("DELETE FROM tidegate.ledger", "what it holds already cannot be known"),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_fit_stops_the_stream_and_stays_as_it_is(
+    url: str, make_table: MakeTable, before: str, message: str
+) -> None:
+    plan = plan_of()
+    if before.startswith("CREATE"):
+        ask(url, "CREATE SCHEMA hospital")
+    else:
+        table = make_table()
+        publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 0)])
+        if not before.startswith("DELETE"):
+            ask(url, "DELETE FROM hospital.admissions")
+    ask(url, before)
+    with pytest.raises(StreamStopped, match=message):
+        make_table().ensure(plan)
+
+
+def test_a_table_that_was_dropped_begins_a_ledger_of_its_own(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    claimed(table, plan)
+    ask(url, "DROP TABLE hospital.admissions")
+    again = make_table()
+    again.ensure(plan)
+    assert again.read() is None
+    assert again.uuid != table.uuid
+
+
+def test_a_server_that_does_not_answer_is_an_outage(make_table: MakeTable) -> None:
+    from pydantic import SecretStr  # noqa: PLC0415 - for this one
+
+    table = make_table(postgresql_url=SecretStr("postgresql://127.0.0.1:1/none"))
+    with pytest.raises(Unavailable, match="refused"):
+        table.ensure(plan_of())
+
+
+# Upserts.
+
+
+def test_the_newest_record_of_a_key_is_the_row(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED)
+    held = claimed(table, plan)
+    first = [Record({"id": "a", "ward": "1"}, 0), Record({"id": "a", "ward": "2"}, 1), Record({"id": "b"}, 2)]
+    held = publish(table, plan, held, first)
+    assert held.totals == BatchTotals(written=2, superseded=1)
+    held = publish(table, plan, held, [Record({"id": "a", "ward": "3"}, 3), Record({"id": "c"}, 4)])
+    assert ask(url, "SELECT id, ward, _source_offset FROM hospital.admissions ORDER BY id") == [
+        ("a", "3", 3), ("b", None, 2), ("c", None, 4),
+    ]  # fmt: skip
+    assert held.totals == BatchTotals(written=3, superseded=2)
+
+
+def test_event_order_is_kafkas_within_a_partition_and_time_between_them(
+    url: str, make_table: MakeTable
+) -> None:
+    """A clock that was stepped back does not let an older record win."""
+    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED)
+    held = publish(table, plan, claimed(table, plan), [
+        Record({"id": "a", "ward": "early clock"}, 1, 0, second=5), Record({"id": "a", "ward": "late clock"}, 0, 0, second=9),
+        Record({"id": "b", "ward": "one"}, 7, 1, second=3), Record({"id": "b", "ward": "other"}, 2, 0, second=4),
+    ])  # fmt: skip
+    query = "SELECT ward FROM hospital.admissions ORDER BY id"
+    assert ask(url, query) == [("early clock",), ("other",)]
+    publish(table, plan, held, [
+        Record({"id": "a", "ward": "older elsewhere"}, 0, 1, second=4), Record({"id": "b", "ward": "newest"}, 8, 1, second=5),
+    ])  # fmt: skip
+    assert ask(url, query) == [("early clock",), ("newest",)]
+
+
+def test_tombstones_take_rows_away(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED, tombstones="delete")
+    held = publish(
+        table,
+        plan,
+        claimed(table, plan),
+        [Record({"id": "a"}, 0), Record({"id": "b"}, 1), Record({"id": "c"}, 2)],
+    )
+    held = publish(table, plan, held, [
+        Record(None, 3, key=b"a"), Record({"id": "b", "ward": "gone"}, 4), Record(None, 5, key=b'{"id": "b"}'),
+        Record(None, 6, key=b"c"), Record({"id": "c", "ward": "back"}, 7), Record(None, 8, key=b"never there"),
+    ])  # fmt: skip
+    assert ask(url, "SELECT id, ward FROM hospital.admissions") == [("c", "back")]
+    assert held.totals == BatchTotals(written=1, superseded=4, deleted=4)
+    assert held.totals.offsets == 9
+
+
+def test_a_tombstone_older_than_the_row_leaves_it(url: str, make_table: MakeTable) -> None:
+    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED, tombstones="delete")
+    held = publish(table, plan, claimed(table, plan), [Record({"id": "a"}, 5, 0, second=9)])
+    held = publish(table, plan, held, [Record(None, 0, 1, key=b"a", second=3)])
+    assert ask(url, "SELECT id FROM hospital.admissions") == [("a",)]
+    assert held.totals == BatchTotals(written=1, deleted=1)
+
+
+def test_a_tombstone_without_a_readable_key_names_its_record(make_table: MakeTable) -> None:
+    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED, tombstones="delete")
+    claimed(table, plan)
+    names = stage(table, plan, [Record({"id": "a"}, 0), Record(None, 1, key=b"\xff")])
+    with pytest.raises(StreamStopped, match="partition 0, offset 1: the primary key's column id is null"):
+        table.stage(names)
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "message"),
+    [
+        ("upsert", {}, "has no primary_key"),
+        ("append", {"tombstones": "delete"}, "append deletes nothing"),
+        ("append", {"schema": {"type": "json-schema", "definition": {"type": "object", "properties": {"x" * 64: {"type": "string"}}}}}, "63 bytes at most"),
+    ],
+)  # fmt: skip
+def test_a_contract_that_the_sink_cannot_serve_is_refused(
+    make_table: MakeTable, mode: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(StreamStopped, match=message):
+        make_table(write_mode=mode).ensure(plan_of(**changes))
+
+
+def test_another_primary_key_is_not_taken_silently(make_table: MakeTable) -> None:
+    make_table(write_mode="upsert").ensure(plan_of(**KEYED))
+    with pytest.raises(StreamStopped, match=r"its primary key is \['id'\], the contract's \['ward'\]"):
+        make_table(write_mode="upsert").ensure(plan_of(primary_key=["ward"]))
+
+
+def test_an_unclaimed_ledger_is_compared_too(make_table: MakeTable) -> None:
+    table, plan = make_table(), plan_of()
+    table.ensure(plan)
+    assert table.publish("[]", None, NEW.claim(1))
+    with pytest.raises(Fenced):
+        table.publish("[]", None, NEW.claim(1))

@@ -1,0 +1,212 @@
+"""Records as confluent-kafka's own serializers write them, judged with the schemas that a real registry lists."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import pyarrow as pa
+import pytest
+import uvicorn
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pydantic import SecretStr
+
+from contracts.errors import Unavailable
+from contracts.plan import EnforcementPlan
+from contracts.wire import schema_header
+from gateway.app import create_app
+from gateway.factory import Factory
+from gateway.settings import GatewaySettings
+from spark_jobs.contract_source import RegistryContract
+
+
+def record(*fields: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "Admission", "namespace": "hospital", "fields": fields})
+
+
+AGE = {"name": "age", "type": "int"}
+OLD = record(AGE)
+WARD = {"name": "ward", "type": "string", "default": "unknown"}
+NEW = record(WARD, {**AGE, "type": "long"})
+JSON = '{"type":"object","title":"Admission","properties":{"age":{"type":"integer"}}}'
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("registry")
+    factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{folder}/registry.db")))
+    factory.database.migrate()
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[SchemaRegistryClient]:
+    with SchemaRegistryClient({"url": url}) as made:
+        yield made
+
+
+class Registry:
+    """The way of a job to the registry, which a test can cut."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        self._transport = httpx.HTTPTransport()
+        self.asked: list[str] = []
+        self.is_away = False
+        self._http = httpx.Client(base_url=url, transport=httpx.MockTransport(self._pass_on))
+        self.contract = RegistryContract(self._http, topic, grace_seconds=60, stopping=threading.Event())
+
+    def _pass_on(self, request: httpx.Request) -> httpx.Response:
+        if self.is_away:
+            raise httpx.ConnectError("cut", request=request)
+        self.asked.append(request.url.path)
+        answer = self._transport.handle_request(request)
+        answer.read()
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+        self._transport.close()
+
+
+def codes(
+    plan: EnforcementPlan, values: list[bytes | None], headers: list[bytes | None] | None = None
+) -> list[str]:
+    """The first code of each record, as `judge` and `explain` agree on it; empty for one that is accepted."""
+    given = None if headers is None else pa.array(headers, pa.binary())
+    dispositions = plan.judge(pa.array(values, pa.binary()), headers=given).field("disposition").to_pylist()
+    verdicts = [
+        plan.explain(value, headers[index] if headers else None) for index, value in enumerate(values)
+    ]
+    assert dispositions == [verdict.disposition for verdict in verdicts]
+    return [verdict.violations[0].code if verdict.violations else "" for verdict in verdicts]
+
+
+def test_each_record_is_read_with_the_schema_that_wrote_it(url: str, client: SchemaRegistryClient) -> None:
+    context = SerializationContext("mixed", MessageField.VALUE)
+    old = AvroSerializer(client, OLD)({"age": 63}, context)
+    client.register_schema("elsewhere-value", Schema(record(AGE, WARD), "AVRO"))
+    foreign = AvroSerializer(client, record(AGE, WARD))(
+        {"age": 63, "ward": "icu"}, SerializationContext("elsewhere", MessageField.VALUE)
+    )
+    with Registry(url, "mixed") as registry:
+        assert codes(registry.contract.current(), [old, foreign]) == ["", "frame.unknown-schema"]
+        new = AvroSerializer(client, NEW)({"age": 63, "ward": "icu"}, context)
+        plan = registry.contract.current()
+        judged = plan.judge_typed(pa.array([old, new], pa.binary())).field("columns").to_pylist()
+        assert judged == [{"ward": "unknown", "age": 63}, {"ward": "icu", "age": 63}]
+        assert (plan.contract.version, len(plan.columns)) == ("1.1.0", 2)
+        unregistered = b"\0" + (2**31 - 1).to_bytes(4, "big") + new[5:]
+        assert codes(plan, [unregistered, b"\x01" + new[1:], new[:3], new[:-1]]) == [
+            "frame.unknown-schema",
+            "frame.missing",
+            "frame.truncated",
+            "avro.truncated",
+        ]
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_headers_name_the_schema(url: str, client: SchemaRegistryClient, kind: str) -> None:
+    topic = f"headers-{kind.lower()}"
+    conf = {"schema.id.serializer": header_schema_id_serializer}
+    if kind == "AVRO":
+        write = AvroSerializer(client, OLD, conf=conf)
+    else:
+        write = JSONSerializer(JSON, client, conf=conf)
+    headers: list[tuple[str, bytes]] = []
+    value = write({"age": 63}, SerializationContext(topic, MessageField.VALUE, headers))
+    document = httpx.get(f"{url}/api/v1/contracts/{topic}/versions/latest").json()
+    document |= {"framing": "confluent-header", "version": "2.0.0"}
+    assert httpx.post(f"{url}/api/v1/contracts", json=document).status_code == 201
+    header = schema_header(headers)
+    assert header is not None
+    with Registry(url, topic) as registry:
+        plan = registry.contract.current()
+        values: list[bytes | None] = [value, value, value, None]
+        assert codes(plan, values, [header, None, header[:-1] + b"?", None]) == [
+            "",
+            "frame.missing",
+            "frame.unknown-schema",
+            "value.null",
+        ]
+
+
+def test_json_with_a_prefix(url: str, client: SchemaRegistryClient) -> None:
+    context = SerializationContext("json", MessageField.VALUE)
+    value = JSONSerializer(JSON, client)({"age": 63}, context)
+    with Registry(url, "json") as registry:
+        plan = registry.contract.current()
+        assert plan.contract.framing == "auto"
+        foreign = b"\0" + (2**31 - 1).to_bytes(4, "big") + value[5:]
+        assert codes(plan, [value, value[5:], foreign]) == ["", "", "frame.unknown-schema"]
+
+
+def test_while_the_registry_is_away_known_schemas_serve_and_unknown_ones_wait(
+    url: str, client: SchemaRegistryClient
+) -> None:
+    context = SerializationContext("away", MessageField.VALUE)
+    old = AvroSerializer(client, OLD)({"age": 63}, context)
+    with Registry(url, "away") as registry:
+        registry.contract.current()
+        registry.is_away = True
+        new = AvroSerializer(client, NEW)({"age": 63, "ward": "icu"}, context)
+        plan = registry.contract.current()
+        assert codes(plan, [old]) == [""]
+        with pytest.raises(Unavailable, match="it must answer before"):
+            plan.judge(pa.array([old, new], pa.binary()))
+        registry.is_away = False
+        assert codes(registry.contract.current(), [old, new]) == ["", ""]
+
+
+def test_versions_are_fetched_once(url: str, client: SchemaRegistryClient) -> None:
+    for number in range(30):
+        httpx.put(f"{url}/config/many-value", json={"compatibility": "NONE"})
+        client.register_schema("many-value", Schema(record({"name": f"f{number}", "type": "int"}), "AVRO"))
+    with Registry(url, "many") as registry:
+        plan = registry.contract.current()
+        assert "/schemas" in registry.asked
+        registry.asked.clear()
+        assert registry.contract.current().fingerprint == plan.fingerprint
+        assert registry.asked == [
+            "/api/v1/contracts/many/versions/latest",
+            "/subjects/many-value/versions",
+            "/subjects/many-value/versions/30",
+        ]
+
+
+def test_a_subject_that_began_anew_has_other_schemas_under_the_same_versions(
+    url: str, client: SchemaRegistryClient
+) -> None:
+    context = SerializationContext("anew", MessageField.VALUE)
+    before = AvroSerializer(client, OLD)({"age": 63}, context)
+    with Registry(url, "anew") as registry:
+        assert codes(registry.contract.current(), [before]) == [""]
+        AvroSerializer(client, NEW)({"age": 63, "ward": "icu"}, context)
+        client.delete_version("anew-value", 1)
+        assert codes(registry.contract.current(), [before]) == [
+            ""
+        ]  # what was deleted softly is still readable
+        client.delete_subject("anew-value")
+        client.delete_subject("anew-value", permanent=True)
+        client.clear_caches()
+        after = AvroSerializer(client, record(AGE, WARD))({"age": 63, "ward": "icu"}, context)
+        assert codes(registry.contract.current(), [before, after]) == ["frame.unknown-schema", ""]

@@ -1,0 +1,406 @@
+"""The protocol of the sinks whose data and ledger move in one commit (Iceberg, PostgreSQL, Delta), as a model.
+
+The world: a source of two partitions, a quarantine topic written in transactions, a table that holds its ledger, a
+contract that is replaced once, and instances of the job. Each instance goes through the steps below, one at a time,
+in any order with those of the others. One that is never moved again has crashed; one that is moved again late is a
+zombie. `Part` names what can be taken out of the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from spark_jobs.steps import Step
+from tests.model.parts import Part
+
+Pointer = tuple[int, int]
+"""Source partition and offset."""
+
+Verdicts = dict[Pointer, tuple[str, str]]
+"""What each of the two contract versions says of each record."""
+
+ACCEPT, REFUSE, DROP = "accept", "refuse", "drop"
+PENDING, COMMITTED, ABORTED = "pending", "committed", "aborted"
+GONE = "gone"
+"""Where an instance is that has noticed that it is fenced."""
+
+START = (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN)
+BATCH = (Step.JUDGE, Step.QUARANTINE, Step.PUBLISH)
+"""The steps that touch what others see, in their order; `decide` and `stage` belong to `judge` here."""
+
+
+class Ledger(NamedTuple):
+    epoch: int
+    n: int
+    end: tuple[int, int]
+    scan_from: int
+    slots: int
+    quarantined: int = 0
+    dropped: int = 0
+    instance: int = -1
+    """Whose claim it is."""
+
+
+class Entry(NamedTuple):
+    """A record of the quarantine topic: its offset is its place in the log."""
+
+    pointer: Pointer
+    slot: int
+    owner: int
+    state: str
+
+
+class Instance(NamedTuple):
+    """What an instance remembers, and the step that it takes next."""
+
+    at: str = Step.CLAIM
+    held: Ledger | None = None
+    slot: int = 0
+    watermark: int = 0
+    settled: tuple[tuple[Pointer, int], ...] = ()
+    start: tuple[int, int] = (0, 0)
+    end: tuple[int, int] = (0, 0)
+    contract: int = 0
+
+
+class World(NamedTuple):
+    ledger: Ledger
+    table: tuple[Pointer, ...]
+    log: tuple[Entry, ...]
+    owners: tuple[int, ...]
+    """Who initialised each slot's transactional.id last."""
+    contract: int
+    checkpoint: tuple[int, int]
+    instances: tuple[Instance, ...]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much there is of everything."""
+
+    verdicts: Verdicts
+    slots: tuple[int, ...]
+    """Slots of each instance, in the order in which they are started."""
+
+    @property
+    def latest(self) -> tuple[int, int]:
+        return tuple(sum(partition == p for partition, _ in self.verdicts) for p in (0, 1))  # type: ignore[return-value] # two
+
+
+class StagedProtocol:
+    """All that can happen, with the whole protocol or without one part of it."""
+
+    def __init__(self, bounds: Bounds, without: Part | None = None) -> None:
+        self._bounds = bounds
+        self._without = without
+
+    def first(self) -> World:
+        slots = self._bounds.slots
+        ledger = Ledger(0, 0, (0, 0), 0, slots[0])
+        return World(ledger, (), (), (-1,) * max(slots), 0, (0, 0), (Instance(),) * len(slots))
+
+    def following(self, world: World) -> Iterator[tuple[str, World]]:
+        """Every single thing that may happen next."""
+        if world.contract == 0:
+            yield "the contract is replaced", world._replace(contract=1)
+        for who, me in enumerate(world.instances):
+            if me.at == GONE:
+                continue
+            for what, after in self._step(world, who, me):
+                yield f"{'ABCD'[who]} {what}", after
+            if me.at == Step.CLAIM and me.held is None:
+                break  # those after it are the same: they are started in their order
+
+    def violation(self, world: World) -> str | None:
+        """Say what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
+        quarantined = [entry.pointer for entry in world.log if entry.state == COMMITTED]
+        seen = [*world.table, *quarantined]
+        for pointer in seen:
+            if seen.count(pointer) > 1:
+                return f"record {pointer} is there {seen.count(pointer)} times"
+        below = {p for p in self._bounds.verdicts if p[1] < world.ledger.end[p[0]]}
+        missing = sorted(below - set(seen))
+        if len(missing) > world.ledger.dropped:
+            return f"of {missing} {world.ledger.dropped} were dropped; the ledger has passed them: a record is lost"
+        if not below >= set(world.table):
+            return "the table has a record that the ledger does not cover"
+        counted, found = world.ledger.quarantined, len(below & set(quarantined))
+        if counted != found or world.ledger.dropped != len(missing):
+            return f"the ledger counts {counted} quarantined and {world.ledger.dropped} dropped; {found} and {len(missing)} are"
+        return None
+
+    def is_complete(self, world: World) -> bool:
+        """Whether every record is accounted for."""
+        return world.ledger.end == self._bounds.latest
+
+    def alone(self, world: World) -> World:
+        """Let the last instance run with nobody else moving, as far as it comes."""
+        who = len(world.instances) - 1
+        while True:
+            following = next(self._step(world, who, world.instances[who]), None)
+            if following is None:
+                return world
+            world = following[1]
+
+    def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        match me.at:
+            case Step.CLAIM:
+                yield from self._claim(world, who, me)
+            case Step.FENCE:
+                yield self._fence(world, who, me)
+            case Step.VERIFY:
+                yield self._verify(world, who, me)
+            case Step.SCAN:
+                yield from self._scan(world, who, me)
+            case Step.JUDGE:
+                yield from self._judge(world, who, me)
+            case Step.QUARANTINE:
+                yield self._quarantine(world, who, me)
+            case Step.PUBLISH:
+                yield from self._publish(world, who, me)
+            case _:
+                yield self._second_commit(world, who, me)
+
+    # The start.
+
+    def _claim(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """1: read the ledger, then replace it if it is still what was read."""
+        held, slots = me.held, self._bounds.slots[who]
+        if held is None:
+            yield "reads the ledger", _with(world, who, me._replace(held=world.ledger))
+            return
+        watermark = len(world.log)
+        if self._is_out(Part.CLAIM):
+            yield "claims nothing", _with(world, who, me._replace(at=Step.FENCE, watermark=watermark))
+            return
+        claimed = held._replace(epoch=held.epoch + 1, slots=max(held.slots, slots), instance=who)
+        if self._is_out(Part.CLAIM_IS_MARKED):
+            claimed = claimed._replace(instance=-1)
+        if world.ledger == claimed:  # its request failed, and it looks what has become of it
+            after = me._replace(at=Step.FENCE, held=claimed, watermark=watermark)
+            yield "takes the claim of another for its own", _with(world, who, after)
+        elif world.ledger != held and not self._is_out(Part.CLAIM_COMPARES):
+            yield "cannot claim: the ledger has moved", _with(world, who, _GONE)
+        else:
+            after = me._replace(at=Step.FENCE, held=claimed, watermark=watermark)
+            yield f"claims epoch {claimed.epoch}", _with(world._replace(ledger=claimed), who, after)
+
+    def _fence(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        """2: initialise each transactional.id, one after the other."""
+        assert me.held is not None
+        all_slots = max(me.held.slots, self._bounds.slots[who])
+        if self._is_out(Part.FENCE_OLD_SLOTS):
+            all_slots = self._bounds.slots[who]
+        log, owners, slot = world.log, world.owners, me.slot
+        if not self._is_out(Part.FENCE):
+            log = tuple(
+                entry._replace(state=ABORTED) if entry.slot == slot and entry.state == PENDING else entry
+                for entry in log
+            )
+            owners = (*owners[:slot], who, *owners[slot + 1 :])
+        after = me._replace(slot=slot + 1)
+        if after.slot == all_slots:
+            after = after._replace(at=Step.VERIFY, slot=0)
+        return f"fences slot {slot}", _with(world._replace(log=log, owners=owners), who, after)
+
+    def _verify(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        """3, 4: take the watermark, then require that the ledger is still the one that was claimed."""
+        if world.ledger != me.held and not self._is_out(Part.VERIFY):
+            return "is fenced: the ledger is another", _with(world, who, _GONE)
+        watermark = me.watermark if self._is_out(Part.WATERMARK_AFTER_FENCE) else len(world.log)
+        return "verifies", _with(world, who, me._replace(at=Step.SCAN, watermark=watermark))
+
+    def _scan(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """5: read what is committed from the mark to the watermark; waits for open transactions."""
+        held = me.held
+        assert held is not None
+        wanted = (COMMITTED, ABORTED) if self._is_out(Part.SCAN_COMMITTED) else (COMMITTED,)
+        part = list(enumerate(world.log))[held.scan_from : me.watermark]
+        if any(entry.state == PENDING for _, entry in part):
+            return
+        settled = tuple(
+            (entry.pointer, place)
+            for place, entry in part
+            if entry.state in wanted and entry.pointer[1] >= held.end[entry.pointer[0]]
+        )
+        if self._is_out(Part.SCAN):
+            settled = ()
+        after = me._replace(at=Step.JUDGE, settled=settled, watermark=0)
+        yield f"scans, {len(settled)} settled", _with(world, who, after)
+
+    # A batch.
+
+    def _judge(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """6: any end beyond the start, and the contract of now."""
+        assert me.held is not None
+        start = world.checkpoint if self._is_out(Part.START_AT_LEDGER) else me.held.end
+        latest = self._bounds.latest
+        ends = product(*(range(begin, last + 1) for begin, last in zip(start, latest, strict=True)))
+        for end in sorted(ends, reverse=True):
+            if end == start:
+                continue
+            judging = me._replace(at=Step.QUARANTINE, start=start, end=end, contract=world.contract)
+            if self._is_out(Part.QUARANTINE_BEFORE_PUBLISH):
+                judging = judging._replace(at=Step.PUBLISH)
+            after = _with(world, who, judging)
+            if self._is_out(Part.STAGE):
+                after = after._replace(table=_more(after.table, self._accepted(judging)))
+            yield f"judges up to {end} by contract {world.contract}", after
+
+    def _quarantine(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        """7: one transaction for each slot that has refused records: append, then commit."""
+        refused = self._by_slot(world, who, me)
+        if not refused:
+            return "has nothing to quarantine", _with(world, who, self._quarantined(me))
+        slot = min(refused)
+        is_direct = self._is_out(Part.TRANSACTIONS)
+        if world.owners[slot] != who and not is_direct and not self._is_out(Part.FENCE):
+            return "is fenced by the broker", _with(world, who, _GONE)
+        mine = [
+            entry for entry in world.log if (entry.owner, entry.slot, entry.state) == (who, slot, PENDING)
+        ]
+        if mine:
+            what = f"commits slot {slot}"
+            log = tuple(entry._replace(state=COMMITTED) if entry in mine else entry for entry in world.log)
+        else:
+            what = f"appends {refused[slot]} to slot {slot}"
+            state = COMMITTED if is_direct else PENDING
+            log = world.log + tuple(Entry(pointer, slot, who, state) for pointer in refused[slot])
+        world = world._replace(log=log)
+        if not mine and not is_direct:
+            return what, world
+        if slot == max(refused) or self._is_out(Part.ALL_SLOTS):
+            return what, _with(world, who, self._quarantined(me))
+        return what, _with(world, who, me._replace(slot=slot + 1))
+
+    def _by_slot(self, world: World, who: int, me: Instance) -> dict[int, list[Pointer]]:
+        """What is still to be written; slots below `me.slot` are done."""
+        contract = world.contract if self._is_out(Part.ONE_CONTRACT) else me.contract
+        refused: dict[int, list[Pointer]] = {}
+        for pointer in self._refused(me, contract):
+            slot = pointer[0] % self._bounds.slots[who]
+            if slot >= me.slot:
+                refused.setdefault(slot, []).append(pointer)
+        return refused
+
+    def _quarantined(self, me: Instance) -> Instance:
+        is_late = self._is_out(Part.QUARANTINE_BEFORE_PUBLISH)
+        return _ready(me) if is_late else me._replace(at=Step.PUBLISH, slot=0)
+
+    def _publish(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
+        """8 and 10: the mark, then rows and ledger in one commit if the ledger is still the one that is held."""
+        held = me.held
+        assert held is not None
+        if not self._is_still(held, world.ledger):
+            yield "is fenced: the ledger is another", _with(world, who, _GONE)
+            return
+        new = self._published(world, who, me)
+        after = _ready(me._replace(held=new))
+        if self._is_out(Part.QUARANTINE_BEFORE_PUBLISH):
+            after = me._replace(at=Step.QUARANTINE, held=new)
+        if self._without in _TWO_COMMITS:
+            after = me._replace(at="second commit")
+        landed = self._commit(world, me, new)
+        yield f"publishes up to {me.end}", _with(landed, who, after)
+        if self._is_still(held, landed.ledger):  # a request may reach the store twice
+            yield f"publishes up to {me.end}, twice", _with(self._commit(landed, me, new), who, after)
+
+    def _commit(self, world: World, me: Instance, new: Ledger) -> World:
+        rows = [] if self._is_out(Part.STAGE) else self._accepted(me)
+        data = world._replace(table=_more(world.table, rows))
+        if self._is_out(Part.ONE_COMMIT_DATA_FIRST):
+            return data
+        if self._is_out(Part.ONE_COMMIT_LEDGER_FIRST):
+            return world._replace(ledger=new)
+        return data._replace(ledger=new)
+
+    def _second_commit(self, world: World, who: int, me: Instance) -> tuple[str, World]:
+        held = me.held
+        assert held is not None
+        new = self._published(world, who, me)
+        rows = self._accepted(me)
+        after = _with(world, who, _ready(me._replace(held=new)))
+        if self._is_out(Part.START_AT_LEDGER):
+            return "lets Spark commit", after._replace(checkpoint=me.end)
+        if self._is_out(Part.ONE_COMMIT_DATA_FIRST):
+            return "moves the ledger", after._replace(ledger=new)
+        return "moves the data", after._replace(table=_more(world.table, rows))
+
+    # What follows from what.
+
+    def _published(self, world: World, who: int, me: Instance) -> Ledger:
+        held = me.held
+        assert held is not None
+        refused = self._refused(me, me.contract)
+        settled = [pointer for pointer, _ in me.settled if _is_within(pointer, me)]
+        count = {*refused} if self._is_out(Part.COUNT_SETTLED) else {*refused, *settled}
+        ahead = [place for pointer, place in me.settled if pointer[1] >= me.end[pointer[0]]]
+        scan_from = len(world.log)
+        if ahead and not self._is_out(Part.SCAN_FROM_SETTLED):
+            scan_from = min(ahead)
+        return Ledger(
+            epoch=held.epoch,
+            n=held.n + 1,
+            end=me.end,
+            scan_from=scan_from,
+            slots=self._bounds.slots[who],
+            quarantined=held.quarantined + len(count),
+            dropped=held.dropped + len(self._judged(me, me.contract, DROP)),
+            instance=held.instance,
+        )
+
+    def _refused(self, me: Instance, contract: int) -> list[Pointer]:
+        is_out = self._is_out(Part.LEAVE_SETTLED_OUT_OF_QUARANTINE)
+        return self._judged(me._replace(settled=()) if is_out else me, contract, REFUSE)
+
+    def _accepted(self, me: Instance) -> list[Pointer]:
+        is_out = self._is_out(Part.LEAVE_SETTLED_OUT_OF_TABLE)
+        return self._judged(me._replace(settled=()) if is_out else me, me.contract, ACCEPT)
+
+    def _judged(self, me: Instance, contract: int, verdict: str) -> list[Pointer]:
+        settled = dict(me.settled)
+        return [
+            pointer
+            for pointer, verdicts in self._bounds.verdicts.items()
+            if verdicts[contract] == verdict and _is_within(pointer, me) and pointer not in settled
+        ]
+
+    def _is_still(self, held: Ledger, found: Ledger) -> bool:
+        if self._is_out(Part.PUBLISH_COMPARES_EPOCH):
+            return held.n == found.n
+        if self._is_out(Part.PUBLISH_COMPARES_N):
+            return held.epoch == found.epoch
+        return held == found
+
+    def _is_out(self, part: Part) -> bool:
+        return self._without is part
+
+
+_GONE = Instance(at=GONE)
+_TWO_COMMITS = (Part.ONE_COMMIT_DATA_FIRST, Part.ONE_COMMIT_LEDGER_FIRST, Part.START_AT_LEDGER)
+"""After which an instance has one more thing to do; step 11 is among them only if positions come from Spark."""
+
+
+def _with(world: World, who: int, me: Instance) -> World:
+    instances = world.instances
+    return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
+
+
+def _ready(me: Instance) -> Instance:
+    """For the next batch: what lies behind is forgotten."""
+    held = me.held
+    assert held is not None
+    ahead = tuple((pointer, place) for pointer, place in me.settled if pointer[1] >= held.end[pointer[0]])
+    return Instance(at=Step.JUDGE, held=held, settled=ahead)
+
+
+def _is_within(pointer: Pointer, me: Instance) -> bool:
+    partition, offset = pointer
+    return me.start[partition] <= offset < me.end[partition]
+
+
+def _more(table: tuple[Pointer, ...], rows: list[Pointer]) -> tuple[Pointer, ...]:
+    return tuple(sorted([*table, *rows]))

@@ -1,0 +1,92 @@
+"""The protocols hold in every state they can reach, and none of their parts can be left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.model import one_transaction, staged
+from tests.model.one_transaction import OneTransactionProtocol
+from tests.model.parts import Part
+from tests.model.search import search
+from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, StagedProtocol, Verdicts
+
+THREE: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE), (1, 0): (ACCEPT, REFUSE)}
+ONE_EACH: Verdicts = {(0, 0): (REFUSE, ACCEPT), (1, 0): (ACCEPT, REFUSE)}
+ONE_PARTITION: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, DROP)}
+
+TWO_INSTANCES = Bounds(THREE, (2, 1))
+THREE_SUCCESSORS = Bounds(ONE_PARTITION, (1, 1, 1))
+OTHER_SLOTS = Bounds(ONE_EACH, (2, 1, 2))
+"""The second instance has fewer slots than the first, the third more."""
+
+WIDEST = (Bounds(THREE, (2, 1, 2)), Bounds(ONE_PARTITION, (1, 1, 1, 1)))
+
+
+@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, OTHER_SLOTS])
+def test_nothing_is_lost_and_nothing_is_twice_whoever_moves_next(bounds: Bounds) -> None:
+    found = search(StagedProtocol(bounds))
+    assert found.violation is None, str(found)
+    assert found.states > 10_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bounds", WIDEST)
+def test_the_same_with_more_records_and_more_instances(bounds: Bounds) -> None:
+    found = search(StagedProtocol(bounds))
+    assert found.violation is None, str(found)
+    assert found.states > 400_000
+
+
+@pytest.mark.parametrize("part", Part)
+def test_no_part_can_be_left_out(part: Part) -> None:
+    bounds = THREE_SUCCESSORS if part is Part.SCAN_FROM_SETTLED else TWO_INSTANCES
+    found = search(StagedProtocol(bounds, part))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
+    assert found.trace
+
+
+class Recovery(StagedProtocol):
+    """Asks in every state whether an instance that is started now, and is left alone, brings the stream to its end."""
+
+    def violation(self, world: staged.World) -> str | None:
+        if world.instances[-1] != staged.Instance():
+            return None  # it has been started: no other is left
+        if self.is_complete(self.alone(world)):
+            return None
+        return "the next instance does not come to the end"
+
+
+@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS])
+def test_whatever_has_happened_the_next_instance_goes_on_to_the_end(bounds: Bounds) -> None:
+    found = search(Recovery(bounds))
+    assert found.violation is None, str(found)
+
+
+def test_every_kind_of_fate_is_reached() -> None:
+    """Otherwise the search would show nothing: records settled, accepted by one contract and refused by the other."""
+    protocol = StagedProtocol(THREE_SUCCESSORS)
+    fates = set()
+
+    class Watched(StagedProtocol):
+        def violation(self, world: staged.World) -> str | None:
+            if protocol.is_complete(world):
+                fates.add((len(world.table), world.ledger.quarantined, world.ledger.dropped))
+            return None
+
+    search(Watched(THREE_SUCCESSORS))
+    assert fates == {(0, 2, 0), (1, 0, 1), (0, 1, 1)}
+
+
+@pytest.mark.parametrize(("records", "instances"), [(2, 2), (2, 3)])
+def test_one_transaction_needs_no_scan(records: int, instances: int) -> None:
+    found = search(OneTransactionProtocol(records, instances))
+    assert found.violation is None, str(found)
+    assert found.states > 200
+
+
+@pytest.mark.parametrize("part", one_transaction.Part)
+def test_no_part_of_the_one_transaction_can_be_left_out(part: one_transaction.Part) -> None:
+    found = search(OneTransactionProtocol(2, 2, part))
+    print(f"without {part}\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None

@@ -1,0 +1,86 @@
+"""The steps have one name each: in the code, in the models and in docs/exactly-once.md, and the same order in all."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.sinks import kafka
+from spark_jobs.sinks import staged as staged_sink
+from spark_jobs.steps import Step
+from tests.model import one_transaction, staged
+from tests.model.parts import Part
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "exactly-once.md").read_text()
+STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].split(
+    "## The steps, Kafka sink", 1
+)
+INSIDE = {Step.CONTRACT: Step.JUDGE, Step.COMMITTED: Step.PUBLISH}
+"""Steps that are timed or told alone, and are part of another in the page: when it begins, when it is over."""
+
+
+def documented(chapter: str) -> list[str]:
+    """The names of a chapter's tables, in order, without their numbers."""
+    cells = re.findall(r"^\| ([^|]+?) \|", chapter, re.MULTILINE)
+    names = [cell.split(" ", 1)[1] if re.match("[\\d\u2013]", cell) else "" for cell in cells]
+    return [re.sub(r"^\d+ ", "", name) for name in names if name]
+
+
+def timed(module: object, method: str) -> list[Step]:
+    """The steps that a method of a sink's module times, in the order of its source."""
+    assert isinstance(module.__file__, str)  # type: ignore[attr-defined] # modules have it
+    tree = ast.parse(Path(module.__file__).read_text())  # type: ignore[attr-defined] # the same
+    (found,) = [
+        node
+        for scope in ast.walk(tree)
+        if isinstance(scope, ast.ClassDef) and scope.name.endswith("Sink")
+        for node in scope.body
+        if isinstance(node, ast.FunctionDef) and node.name == method
+    ]
+    return [
+        Step[node.attr]
+        for node in ast.walk(found)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Step"
+    ]
+
+
+def test_every_step_of_the_code_is_in_the_page() -> None:
+    names = documented(STAGED)
+    assert [INSIDE.get(step, step) for step in Step if INSIDE.get(step, step) not in names] == []
+
+
+def test_the_page_has_the_steps_in_the_order_of_the_code() -> None:
+    names = [name for name in documented(STAGED) if name in set(Step)]
+    assert names == [step for step in Step if step not in INSIDE]
+
+
+@pytest.mark.parametrize(
+    "model", [staged.START + staged.BATCH, one_transaction.START + one_transaction.BATCH]
+)
+def test_the_models_know_no_other_steps(model: tuple[Step, ...]) -> None:
+    assert set(model) <= set(Step)
+
+
+def test_the_start_is_the_models_start() -> None:
+    assert timed(staged_sink, "start") == list(staged.START)
+    assert timed(kafka, "start") == list(one_transaction.START)
+
+
+def test_the_model_has_the_batch_in_the_order_of_the_page() -> None:
+    order = documented(STAGED)
+    steps = [*staged.START, *staged.BATCH]
+    assert sorted(steps, key=order.index) == steps
+
+
+@pytest.mark.parametrize("part", [*Part, *one_transaction.Part])
+def test_every_part_belongs_to_a_step_of_the_page(part: str) -> None:
+    assert part.partition(":")[0] in documented(STAGED)
+
+
+def test_the_page_names_every_part_that_cannot_be_left_out() -> None:
+    """What is left out, and what happens then, is printed by the tests beside this one."""
+    assert "tests/model" in PAGE

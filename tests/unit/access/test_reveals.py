@@ -1,0 +1,84 @@
+"""Reveals: who may, and what the log of changes says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contracts.evidence import EventPointer
+from gateway.access.errors import Forbidden
+from gateway.access.principal import ANONYMOUS, Principal, read_grants
+from gateway.desk.reveals import name_of, read_parts
+from gateway.factory import Factory
+from gateway.problems import InvalidBody
+
+from .conftest import Hire, Person
+from .test_native_face import registry
+
+__all__ = ["registry"]
+
+SUBJECT = "hospital.admissions-value"
+PLACE = EventPointer("hospital.admissions.quarantine", 2, 4711)
+PATH = "/desk/records/hospital.admissions.quarantine/2/4711/reveal"
+FORM = "application/x-www-form-urlencoded"
+
+
+def asked(person: Person, body: bytes = b"part=key") -> Any:
+    return person.ask("POST", PATH, body, FORM)
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_role_below_approver_of_the_subject_reveals_nothing(hire: Hire, factory: Factory) -> None:
+    head = factory.audit().page(0, 1).head
+    for grants in (["viewer:hospital."], ["producer"], ["viewer:hospital.", "approver:nyc."]):
+        answer = asked(hire(*grants))
+        assert answer.status_code == 403, grants
+        assert "this needs the role approver" in answer.text
+    assert asked(hire("approver:nyc.")).status_code == 404  # the stream is not there for them
+    kept = [entry.action for entry in factory.audit().page(0, 1000).entries]
+    assert "record.revealed" not in kept
+    assert factory.audit().check(head).is_intact
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_approver_is_let_through_to_the_broker(hire: Hire) -> None:
+    answer = asked(hire("approver:hospital."))
+    assert answer.status_code == 503
+    assert "the gateway knows no broker" in answer.text
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_form_that_asks_for_nothing_is_told_so(hire: Hire) -> None:
+    assert asked(hire("approver:hospital."), b"").status_code == 422
+    assert asked(hire("approver:hospital."), b"x" * 70_000).status_code == 413
+
+
+def test_each_part_stands_in_the_chain_with_who_and_which_record(factory: Factory) -> None:
+    steward = Principal("key:3f9c2a71b0de", read_grants(["approver:hospital."]))
+    factory.reveals().note(steward, SUBJECT, PLACE, ["/patient_id", "/lines/*/name", "key"])
+    found = factory.audit().page(0, 1000).entries
+    assert [(entry.who, entry.action, entry.subject) for entry in found] == [
+        (steward.name, "record.revealed", f"record:hospital.admissions.quarantine/2/4711#{part}")
+        for part in ("/patient_id", "/lines/*/name", "key")
+    ]
+    assert factory.audit().check().is_intact
+
+
+@pytest.mark.parametrize("grants", [[], ["viewer"], ["producer:hospital."], ["approver:nyc."]])
+def test_nothing_is_noted_for_who_may_not(factory: Factory, grants: list[str]) -> None:
+    with pytest.raises(Forbidden):
+        factory.reveals().note(Principal("key:1", read_grants(grants)), SUBJECT, PLACE, ["key"])
+    assert factory.audit().page(0, 10).entries == ()
+
+
+def test_without_access_control_the_local_user_is_named() -> None:
+    assert name_of(ANONYMOUS).startswith("local:")
+    assert name_of(Principal("oidc:ann", ())) == "oidc:ann"
+
+
+def test_a_form_is_read_once_for_each_part() -> None:
+    assert read_parts(b"part=%2Fa%2F*&part=key&other=1&part=key") == ("/a/*", "key")
+    for body in (b"", b"part=", b"other=1", b"part=\xff", b"part=x&" * 300):
+        with pytest.raises(InvalidBody):
+            read_parts(body)

@@ -1,0 +1,90 @@
+"""`tidegate pause` and `tidegate resume`, against a registry that listens on a socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+import uvicorn
+
+from contracts.control import Trip
+from gateway.app import create_app
+from gateway.factory import Factory
+from tests.unit.cli.conftest import CONTRACT, Ran, Run
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+STREAM = "hospital.admissions"
+
+
+def last_line(ran: Ran) -> str:
+    """What the command said: the registry, in this process too, logs before it."""
+    return ran.stdout.decode().splitlines()[-1]
+
+
+@pytest.fixture
+def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    factory.registry().publish(CONTRACT.encode(), "contract.yaml")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", url)
+        yield url
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_stream_is_paused_with_a_reason_and_resumed(tidegate: Run) -> None:
+    paused = tidegate("pause", STREAM, "--reason", "the [ward's] clock")
+    assert paused.returncode == 0
+    assert last_line(paused).startswith(
+        f"{STREAM} is paused: the [ward's] clock (anonymous, {datetime.now(UTC):%Y-%m-}"
+    )
+    resumed = tidegate("resume", STREAM)
+    assert (resumed.returncode, last_line(resumed)) == (0, f"{STREAM} is running")
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_batch_that_tripped_is_accepted_and_named(tidegate: Run, factory: Factory) -> None:
+    refused = tidegate("resume", STREAM, "--accept-batch")
+    assert refused.returncode == 1
+    assert b"has spent its error budget, so there is none to accept" in refused.stderr
+    trip = Trip(
+        id=uuid4(),
+        stream=STREAM,
+        topic=STREAM,
+        contract=f"{STREAM}@1.2.0",
+        epoch=1,
+        at=datetime.now(UTC),
+        start={0: 10, 1: 7},
+        end={0: 20, 1: 7},
+        records=10,
+        refused=9,
+        allowed=0.1,
+        action="pause",
+    )
+    factory.stream_controls().trip(STREAM, trip)
+    accepted = tidegate("resume", STREAM, "--accept-batch")
+    assert (accepted.returncode, last_line(accepted)) == (
+        0,
+        f"{STREAM} is running; accepted last: partition 0: 10 to 19",
+    )
+
+
+def test_what_cannot_be_done_says_so_with_its_code(tidegate: Run, registry: str) -> None:
+    unknown = tidegate("pause", "nothing")
+    assert unknown.returncode == 2
+    assert b"no contract is published under the id nothing" in unknown.stderr
+    assert tidegate("pause", STREAM, "--reason", "").returncode == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert tidegate("resume", STREAM, "--registry", f"http://127.0.0.1:{port}").returncode == 3
+    assert registry

@@ -1,0 +1,61 @@
+"""What a record takes while it is judged, beside its length: the bound of docs/verdicts.md."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from contracts.verdict import Stage
+
+_BYTES_PER_BYTE = 250
+_ONE_FIELD = {"type": "record", "name": "R", "fields": [{"name": "is", "type": "boolean"}]}
+_DEFAULTS = 20
+_MORE = {
+    **_ONE_FIELD,
+    "fields": [
+        {"name": "is", "type": "boolean"},
+        *({"name": f"n{number}", "type": "null"} for number in range(_DEFAULTS)),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "value", "free_fields"),
+    [
+        ("json-schema", True, b"[" + b"[]," * 20_000 + b"0]", 0),
+        ("json-schema", True, b"[" + b"{}," * 20_000 + b"0]", 0),
+        ("json-schema", True, b"[" + b'{"":0},' * 10_000 + b"0]", 0),
+        ("json-schema", True, b"[" + b"1e1," * 20_000 + b"1e400]", 0),
+        ("json-schema", True, b"[" + '"é",'.encode() * 10_000 + b"0]", 0),
+        ("json-schema", {"uniqueItems": True}, b"[" + b"[]," * 3_000 + b"0]", 0),
+        ("avro", {"type": "array", "items": "boolean"}, b"\x80\xea\x30" + b"\x01" * 400_000 + b"\x00", 0),
+        (
+            "avro",
+            {"type": "array", "items": {"type": "array", "items": "int"}},
+            b"\xc0\x9a\x0c" + bytes(100_001),
+            0,
+        ),
+        ("avro", {"type": "array", "items": _ONE_FIELD}, b"\xc0\x9a\x0c" + bytes(100_001), 0),
+        ("avro", {"type": "array", "items": _MORE}, b"\xa0\x9c\x01" + bytes(10_001), _DEFAULTS),
+    ],
+)
+def test_a_record_takes_memory_in_proportion_to_its_length(
+    make_plan: Any, kind: str, schema: Any, value: bytes, free_fields: int
+) -> None:
+    plan = make_plan(schema, kind=kind, columns=[])
+    values = pa.array([value], pa.binary())
+    stages = {
+        violation.stage for violation in plan.explain(value).violations
+    }  # what is made once is made, too
+    assert stages <= {Stage.SCHEMA}
+    tracemalloc.start()
+    try:
+        plan.judge(values)
+        plan.explain(value)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000 + len(value) * (_BYTES_PER_BYTE + 100 * free_fields)

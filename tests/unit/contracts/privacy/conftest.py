@@ -1,0 +1,35 @@
+"""Contracts about a few fields, and what is told of their records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from contracts.model import DataContract
+from contracts.plan import EnforcementPlan, compile_plan
+from contracts.privacy.account import Teller, Told
+
+
+def contract(definition: Any, **more: Any) -> DataContract:
+    """A contract with this JSON Schema."""
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "c",
+        "version": "1.0.0",
+        "topic": "c",
+        "schema": {"type": "json-schema", "definition": definition},
+        **more,
+    }
+    return DataContract.model_validate(document)
+
+
+def plan(definition: Any, **more: Any) -> EnforcementPlan:
+    """The same, compiled; the record's columns are no concern here."""
+    return compile_plan(contract(definition, **{"columns": [], **more}))
+
+
+def told(compiled: EnforcementPlan, record: Any, *revealed: str) -> list[Told]:
+    """What a reader is told of a record, given as bytes or as what JSON makes of it."""
+    value = record if isinstance(record, bytes) else json.dumps(record).encode()
+    return list(Teller.of(compiled, revealed).tell(value, compiled.explain(value, typed=True).violations))

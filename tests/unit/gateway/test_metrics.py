@@ -1,0 +1,184 @@
+"""What Prometheus is told, read back with its own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from alembic import command
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+from contracts.control import StreamEvent
+from contracts.report import BatchReport
+from gateway.factory import Factory
+from gateway.services import stream_metrics
+
+MakeContract = Callable[..., bytes]
+MakeReport = Callable[..., BatchReport]
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+STREAM = "hospital.admissions"
+Samples = dict[tuple[str, ...], float]
+
+
+def rule(code: str, records: int, severity: str = "error") -> dict[str, Any]:
+    return {"stage": "rule", "code": code, "severity": severity, "records": records}
+
+
+def samples(text: str) -> Samples:
+    """Value by name and label values, in the order of the label names."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in prometheus_text(text)
+        for sample in family.samples
+    }
+
+
+def told(factory: Factory, make_report: MakeReport) -> None:
+    book = factory.report_book()
+    book.record(
+        STREAM,
+        make_report(
+            1,
+            quarantined=10,
+            rules=[rule("age", 9), rule("ward", 2, "warning")],
+            timings_ms={"judge": 200, "publish": 50},
+        ),
+    )
+    book.record(
+        STREAM,
+        make_report(
+            2,
+            epoch=3,
+            committed_at=NOON + timedelta(minutes=1),
+            quarantined=5,
+            rules=[rule("age", 5), rule("stay", 1)],
+            timings_ms={"judge": 100},
+            start={0: 1100, 1: 0},
+            end={0: 1150, 1: 50},
+            lag_records=7,
+        ),
+    )
+
+
+def test_the_metrics_are_those_of_the_reports(
+    client: Any, factory: Factory, make_report: MakeReport, make_contract: MakeContract
+) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    told(factory, make_report)
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    assert samples(answer.text) == {
+        ("tidegate_stream_paused", STREAM): 0,
+        ("tidegate_stream_stopped", STREAM): 0,
+        ("tidegate_records_total", "written", STREAM): 185,
+        ("tidegate_records_total", "quarantined", STREAM): 15,
+        ("tidegate_records_total", "dropped", STREAM): 0,
+        ("tidegate_flagged_records_total", "warned", STREAM): 0,
+        ("tidegate_flagged_records_total", "alerted", STREAM): 0,
+        ("tidegate_violations_total", "age", "error", "rule", STREAM): 14,
+        ("tidegate_violations_total", "ward", "warning", "rule", STREAM): 2,
+        ("tidegate_violations_total", "stay", "error", "rule", STREAM): 1,
+        ("tidegate_batches_total", STREAM): 2,
+        ("tidegate_lag_records", STREAM): 7,
+        ("tidegate_ledger_offset", "0", STREAM, STREAM): 1150,
+        ("tidegate_ledger_offset", "1", STREAM, STREAM): 50,
+        ("tidegate_ledger_epoch", STREAM): 3,
+        ("tidegate_ledger_batch", STREAM): 2,
+        ("tidegate_last_batch_seconds", "judge", STREAM): 0.1,
+        ("tidegate_batch_seconds_total", "judge", STREAM): 0.3,
+        ("tidegate_batch_seconds_total", "publish", STREAM): 0.05,
+        ("tidegate_last_commit_timestamp_seconds", STREAM): (NOON + timedelta(minutes=1)).timestamp(),
+    }
+
+
+def test_open_metrics_are_spoken_too(client: Any, factory: Factory, make_report: MakeReport) -> None:
+    told(factory, make_report)
+    answer = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    families = {family.name: family.type for family in open_metrics(answer.text)}
+    assert (families["tidegate_records"], families["tidegate_lag_records"]) == ("counter", "gauge")
+
+
+def test_a_report_sent_again_counts_once_and_a_new_process_counts_the_same(
+    client: Any, factory: Factory, make_report: MakeReport
+) -> None:
+    told(factory, make_report)
+    before = client.get("/metrics").text
+    told(factory, make_report)
+    assert client.get("/metrics").text == before
+    again = Factory(factory.settings)
+    try:
+        assert list(again.stream_metrics().collect()) == list(factory.stream_metrics().collect())
+    finally:
+        again.close()
+
+
+def test_a_stream_that_is_paused_or_stopped_says_so_before_its_first_batch_too(
+    client: Any, factory: Factory, make_contract: MakeContract, make_report: MakeReport
+) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    factory.stream_controls().pause(STREAM, None)
+    event = StreamEvent.model_validate(
+        {"id": uuid4(), "stream": STREAM, "kind": "stopped", "at": NOON + timedelta(hours=1)}
+    )
+    factory.stream_controls().tell(STREAM, event)
+    expected = {("tidegate_stream_paused", STREAM): 1, ("tidegate_stream_stopped", STREAM): 1}
+    assert samples(client.get("/metrics").text) == expected
+    factory.report_book().record(STREAM, make_report(1, committed_at=NOON))
+    assert expected.items() <= samples(client.get("/metrics").text).items()
+    factory.report_book().record(STREAM, make_report(2, committed_at=NOON + timedelta(hours=2)))
+    assert samples(client.get("/metrics").text)["tidegate_stream_stopped", STREAM] == 0
+
+
+def test_the_number_of_series_is_bounded_and_no_counter_falls(
+    client: Any, factory: Factory, make_report: MakeReport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_metrics, "_MOST_RULES", 2)
+    monkeypatch.setattr(stream_metrics, "_MOST_PARTITIONS", 3)
+    book = factory.report_book()
+    before: Samples = {}
+    for n, codes in enumerate((["a"], ["z", "y"], ["b", "a", "c"], ["c"]), start=1):
+        partitions = range(5)
+        report = make_report(
+            n,
+            rules=[rule(code, n) for code in codes],
+            start=dict.fromkeys(partitions, 0),
+            end=dict.fromkeys(partitions, n),
+        )
+        book.record(STREAM, report)
+        found = samples(client.get("/metrics").text)
+        counters = {key: value for key, value in found.items() if key[0].endswith("_total")}
+        assert all(counters[key] >= value for key, value in before.items())
+        before = counters
+        assert len([key for key in found if key[0] == "tidegate_ledger_offset"]) == 3
+    violations = {key[1:4]: value for key, value in before.items() if key[0] == "tidegate_violations_total"}
+    assert violations == {
+        ("a", "error", "rule"): 4,
+        ("z", "error", "rule"): 2,
+        ("other", "error", "other"): 12,
+    }
+
+
+def test_reports_of_an_older_version_are_added_up(factory: Factory, make_report: MakeReport) -> None:
+    told(factory, make_report)
+    before = factory.database.read(
+        lambda stores: (stores.sums.rules(STREAM), stores.sums.milliseconds(STREAM))
+    )
+    _down_to(factory, "0005")
+    factory.database.migrate()
+    after = factory.database.read(
+        lambda stores: (stores.sums.rules(STREAM), stores.sums.milliseconds(STREAM))
+    )
+    assert ({*after[0]}, after[1]) == ({*before[0]}, before[1])
+    assert len(after[0]) == 3
+
+
+def _down_to(factory: Factory, revision: str) -> None:
+    from gateway.storage import database  # noqa: PLC0415 - what only this test needs
+
+    with factory.database._connect(writes=True) as connection, connection.begin():
+        command.downgrade(database._alembic_config(connection), revision)

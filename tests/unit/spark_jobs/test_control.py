@@ -1,0 +1,218 @@
+"""The gateway's decisions as a stream of the job sees them: the real gateway, over a line that can be cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from contracts.control import EventKind, Trip
+from contracts.errors import StreamStopped, Unavailable
+from contracts.model import ErrorBudget
+from contracts.report import BatchReport
+from gateway.api.stream_controls import _TRIP
+from gateway.factory import Factory
+from spark_jobs import control
+from spark_jobs.budget import Counted
+from spark_jobs.control import RegistryControl, StreamPaused, require_running
+
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+MakeContract = Callable[..., bytes]
+MakeReport = Callable[..., BatchReport]
+STREAM = "hospital.admissions"
+TRIP = Trip.model_validate(_TRIP)
+
+
+class CuttableLine(httpx.MockTransport):
+    """Takes requests to the application in this process, unless it is cut; remembers the answers' statuses."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(self._carry)
+        self._client = client
+        self.is_cut = False
+        self.answers_with: int | None = None
+        self.statuses: list[int] = []
+
+    def _carry(self, request: httpx.Request) -> httpx.Response:
+        if self.is_cut:
+            raise httpx.ConnectError("cut")
+        if self.answers_with is not None:
+            return httpx.Response(self.answers_with)
+        headers = {k: v for k, v in request.headers.items() if k in {"content-type", "if-none-match"}}
+        answer = self._client.request(
+            request.method, str(request.url.raw_path, "ascii"), content=request.read(), headers=headers
+        )
+        self.statuses.append(answer.status_code)
+        return httpx.Response(
+            answer.status_code, content=answer.content, headers={"ETag": answer.headers.get("ETag", "")}
+        )
+
+
+class ImpatientStop(Event):
+    """Is asked to wait as an Event is, and does not; runs what a test wants to happen meanwhile, then stops."""
+
+    def __init__(self, *meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._meanwhile = list(meanwhile)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout == control._POLL_SECONDS
+        if self._meanwhile:
+            self._meanwhile.pop(0)()
+        else:
+            self.set()
+        return self.is_set()
+
+
+@pytest.fixture
+def line(client: Any, factory: Factory, make_contract: MakeContract) -> CuttableLine:
+    factory.registry().publish(make_contract(), "contract.json")
+    return CuttableLine(client)
+
+
+def control_over(line: CuttableLine, stopping: Event | None = None, stream: str = STREAM) -> RegistryControl:
+    client = httpx.Client(transport=line, base_url="http://registry")
+    return RegistryControl(client, stream, stopping or ImpatientStop())
+
+
+def test_a_pause_is_seen_at_the_next_batch_and_says_who_and_why(line: CuttableLine, factory: Factory) -> None:
+    control = control_over(line)
+    require_running(control.current())
+    factory.stream_controls().pause(STREAM, "the clock is wrong")
+    with pytest.raises(
+        StreamPaused, match=r"is paused \(the clock is wrong; by anonymous, .*tidegate resume"
+    ):
+        require_running(control.current())
+
+
+def test_what_has_not_changed_is_not_sent_again(line: CuttableLine, factory: Factory) -> None:
+    control = control_over(line)
+    first = control.current()
+    assert control.current() is first
+    assert line.statuses == [200, 304]
+    factory.stream_controls().pause(STREAM, None)
+    assert control.current().is_paused
+    assert line.statuses == [200, 304, 200]
+
+
+@pytest.mark.parametrize("status", [None, 500, 503, 429, 403])
+def test_while_the_gateway_is_away_what_was_known_last_holds(
+    line: CuttableLine, factory: Factory, status: int | None
+) -> None:
+    control = control_over(line)
+    factory.stream_controls().pause(STREAM, None)
+    control.current()
+    line.is_cut, line.answers_with = status is None, status
+    assert control.current().is_paused
+    never_known = control_over(line)
+    with pytest.raises(Unavailable, match=f"does not say whether {STREAM} is paused"):
+        never_known.current()
+
+
+def test_a_stream_that_the_gateway_does_not_know_runs(line: CuttableLine) -> None:
+    assert not control_over(line, stream="unknown").current().is_paused
+
+
+def test_it_waits_until_somebody_resumes(line: CuttableLine, factory: Factory) -> None:
+    controls = factory.stream_controls()
+    stopping = ImpatientStop(
+        lambda: setattr(line, "is_cut", True),
+        lambda: controls.resume(STREAM, accept_batch=False),
+        lambda: setattr(line, "is_cut", False),
+    )
+    control = control_over(line, stopping)
+    controls.pause(STREAM, None)
+    assert control.current().is_paused
+    assert control.await_resumed()
+    assert not stopping.is_set()
+
+
+def test_it_waits_no_longer_when_the_job_is_stopped(line: CuttableLine, factory: Factory) -> None:
+    factory.stream_controls().pause(STREAM, None)
+    assert not control_over(line, ImpatientStop()).await_resumed()
+
+
+def test_a_trip_pauses_the_stream_at_once(line: CuttableLine, factory: Factory) -> None:
+    control = control_over(line)
+    control.trip(TRIP)
+    assert factory.stream_controls().control(STREAM).trip == TRIP
+    assert control.current().is_paused
+
+
+def test_a_trip_that_the_gateway_cannot_hear_is_told_when_it_is_back(
+    line: CuttableLine, factory: Factory
+) -> None:
+    """Until then the stream stays paused, whatever was known of it."""
+    controls = factory.stream_controls()
+    stopping = ImpatientStop(
+        lambda: None,  # between the tries of `trip`
+        lambda: None,
+        lambda: setattr(line, "is_cut", False),
+        lambda: controls.resume(STREAM, accept_batch=True),
+    )
+    control = control_over(line, stopping)
+    control.current()
+    line.is_cut = True
+    control.trip(TRIP)
+    assert control.await_resumed()
+    kept = controls.control(STREAM)
+    assert (kept.trip, kept.accepted) == (TRIP, TRIP.range)
+    assert control.current() == kept
+
+
+def test_a_trip_that_the_gateway_refuses_stops_the_stream(line: CuttableLine) -> None:
+    control = control_over(line)
+    line.answers_with = 403
+    with pytest.raises(StreamStopped, match=r"takes no note of it \(403\)"):
+        control.trip(TRIP)
+
+
+def test_an_end_is_told_again_until_the_gateway_has_heard_it(line: CuttableLine, factory: Factory) -> None:
+    line.is_cut = True
+    control = control_over(line, ImpatientStop(lambda: setattr(line, "is_cut", False)))
+    control.tell(EventKind.STOPPED, "x" * 3000)
+    told = factory.database.read(lambda stores: stores.controls.last_events())[STREAM]
+    assert (told.kind, told.message) == (EventKind.STOPPED, "x" * 2000)
+
+
+def test_a_window_reaches_back_to_before_this_process_but_not_past_what_was_accepted(
+    line: CuttableLine, factory: Factory, make_report: MakeReport
+) -> None:
+    now = datetime.now(UTC)
+    for n in (1, 2, 3, 4):
+        factory.report_book().record(STREAM, make_report(n, committed_at=now, quarantined=n))
+    budget = ErrorBudget(ratio=0.1, window_records=150)
+
+    def filled(window: int | None) -> tuple[Counted, ...]:
+        control = control_over(line)
+        control.current()
+        for _ in range(2):
+            control.fill_window(budget.model_copy(update={"window_records": window}))
+        return control.window.context(is_accepted=False).earlier
+
+    assert filled(None) == ()
+    assert filled(150) == (Counted(100, 4), Counted(100, 3))
+    assert filled(10_000) == tuple(Counted(100, n) for n in (4, 3, 2, 1))
+    factory.stream_controls().trip(STREAM, TRIP.model_copy(update={"start": {0: 2000}, "end": {0: 2100}}))
+    factory.stream_controls().resume(STREAM, accept_batch=True)
+    assert filled(10_000) == (Counted(100, 4), Counted(100, 3))
+    line.is_cut = True
+    with pytest.raises(Unavailable):
+        filled(150)
+
+
+def test_a_window_reaches_not_past_a_batch_that_was_refused_as_a_whole(
+    line: CuttableLine, factory: Factory, make_report: MakeReport
+) -> None:
+    now = datetime.now(UTC)
+    whole = {"stage": "expectation", "code": "error-budget", "severity": "error", "records": 90}
+    for n, rules in ((1, []), (2, [whole]), (3, [])):
+        factory.report_book().record(STREAM, make_report(n, committed_at=now, quarantined=n, rules=rules))
+    control = control_over(line)
+    control.fill_window(ErrorBudget(ratio=0.1, window_records=10_000))
+    assert control.window.context(is_accepted=False).earlier == (Counted(100, 3),)

@@ -1,0 +1,53 @@
+"""What `tidegate reconcile` prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contracts.ledger import Reconciliation
+from spark_jobs.reconcile_report import as_text, as_values
+
+FINE = Reconciliation(
+    unaccounted=frozenset({(0, 3)}),
+    written_twice=frozenset(),
+    quarantined_twice=frozenset(),
+    in_both=frozenset(),
+    beyond=frozenset(),
+    written=1_000,
+    quarantined=2,
+    in_no_output=1,
+    absent=4,
+)
+
+
+def test_what_holds_names_no_record() -> None:
+    values = as_values("s", FINE, 20)
+    assert (values["holds"], values["records"]) == (True, {})
+    assert as_text(values).splitlines() == [
+        "         1,000  written",
+        "             2  quarantined",
+        "             1  dropped superseded or deleted",
+        "             4  absent",
+        "             0  unverifiable",
+        "s: every offset has one fate",
+    ]
+
+
+def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
+    lost = frozenset({(0, 10), (0, 9), (1, 0)})
+    found = replace(FINE, unaccounted=lost, in_both=frozenset({(2, 5)}), beyond=frozenset({(0, 99)}))
+    values = as_values("s", found, 2)
+    assert values["records"] == {
+        "in_no_output": {"count": 3, "first": ["0/9", "0/10"]},
+        "written_and_quarantined": {"count": 1, "first": ["2/5"]},
+        "written_but_not_covered": {"count": 1, "first": ["0/99"]},
+    }
+    text = as_text(values)
+    assert "             3  in no output: 0/9, 0/10 ...\n" in text
+    assert text.endswith("s: lost 2, twice 1: stop the stream, keep the topics, and ask who wrote")
+
+
+def test_what_is_past_retention_is_said_to_be_unverifiable() -> None:
+    text = as_text(as_values("s", replace(FINE, past_retention=40, forgotten=2), 20))
+    assert "            42  unverifiable\n" in text
+    assert text.endswith("s: every offset that can still be looked at has one fate")

@@ -1,0 +1,25 @@
+"""What is told of a stream's end to those who do not see its log."""
+
+from __future__ import annotations
+
+from py4j.protocol import Py4JError
+
+from contracts.errors import StreamStopped, Unavailable
+from spark_jobs.supervisor import _told
+
+
+def test_a_stop_is_told_in_its_own_words() -> None:
+    assert _told(StreamStopped("topic t was deleted")) == "topic t was deleted"
+    ours = Unavailable("the broker is away")
+    ours.__cause__ = OSError("refused")
+    assert _told(ours) == "the broker is away"
+
+
+def test_what_others_have_raised_is_not_quoted_for_it_may_hold_a_record() -> None:
+    secret = "patient 17"  # noqa: S105 - a value of a record
+    gave_up = Unavailable(f"gave up after repeated failures: {secret}")
+    gave_up.__cause__ = Py4JError(secret)
+    for error in (gave_up, ValueError(secret)):
+        assert secret not in _told(error)
+    assert _told(gave_up) == "the stream gave up after Py4JError; the log of its job says more"
+    assert _told(ValueError(secret)) == "the stream gave up after ValueError; the log of its job says more"
