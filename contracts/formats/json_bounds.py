@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from contracts.formats.json_keywords import subschemas_changed
 
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
     "minimum": ("minimum", math.ceil),
@@ -24,25 +24,19 @@ _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
 
 def with_quick_bounds(schema: Any) -> Any:
     """Rewrite a schema; every subschema stays where a `$ref` may look for it."""
-    if not isinstance(schema, dict):
+    return subschemas_changed(schema, _bounds_changed)
+
+
+def _bounds_changed(schema: dict[str, Any]) -> dict[str, Any]:
+    fractions = [keyword for keyword in schema if _is_fraction(keyword, schema)]
+    if not fractions:
         return schema
-    quick = {keyword: _rewritten(keyword, value) for keyword, value in schema.items()}
+    quick = {keyword: value for keyword, value in schema.items() if keyword not in fractions}
     alternatives = [
-        {"anyOf": [{_WHOLE[keyword][0]: _WHOLE[keyword][1](bound)}, {keyword: quick.pop(keyword)}]}
-        for keyword, bound in schema.items()
-        if _is_fraction(keyword, schema)
+        {"anyOf": [{_WHOLE[keyword][0]: _WHOLE[keyword][1](schema[keyword])}, {keyword: schema[keyword]}]}
+        for keyword in fractions
     ]
-    if alternatives:
-        quick["allOf"] = [*quick.get("allOf", ()), *alternatives]
-    return quick
-
-
-def _rewritten(keyword: str, value: Any) -> Any:
-    if isinstance(value, list) and keyword in SCHEMA_LIST:
-        return [with_quick_bounds(part) for part in value]
-    if isinstance(value, dict) and keyword in SCHEMA_MAP:
-        return {name: with_quick_bounds(part) for name, part in value.items()}
-    return with_quick_bounds(value) if keyword in ONE_SCHEMA else value
+    return quick | {"allOf": [*quick.get("allOf", ()), *alternatives]}
 
 
 def _is_fraction(keyword: str, schema: dict[str, Any]) -> bool:

@@ -5,7 +5,8 @@ Source: JSON Schema drafts 4, 6 and 7, validation; 2019-09 chapter 9 and 2020-12
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 ONE_SCHEMA: Final = frozenset(
     {
@@ -29,3 +30,18 @@ SCHEMA_MAP: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 """Their value is an object of schemas by name; `dependencies` may hold lists of names, too."""
+
+
+def subschemas_changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Copy a schema with each of its objects changed, the inner ones first. Booleans stay."""
+    if not isinstance(schema, dict):
+        return schema
+    return change({keyword: _parts_changed(keyword, value, change) for keyword, value in schema.items()})
+
+
+def _parts_changed(keyword: str, value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    if isinstance(value, list) and keyword in SCHEMA_LIST:
+        return [subschemas_changed(part, change) for part in value]
+    if isinstance(value, dict) and keyword in SCHEMA_MAP:
+        return {name: subschemas_changed(part, change) for name, part in value.items()}
+    return subschemas_changed(value, change) if keyword in ONE_SCHEMA else value

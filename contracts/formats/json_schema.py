@@ -11,6 +11,7 @@ from contracts.errors import ContractError, Problem
 from contracts.fields import join
 from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
+from contracts.formats.json_patterns import EcmaPatterns
 from contracts.model import JsonSchema
 from contracts.record import decode_json, unsound
 from contracts.verdict import Severity, Stage, Violation
@@ -19,6 +20,8 @@ from contracts.wire import Framed
 MAX_VIOLATIONS: Final = 100
 """Most schema violations that one record is given."""
 _BACKTRACK_LIMIT: Final = 100_000
+_PATTERN_BYTES: Final = 20 * 2**20
+"""Twice what jsonschema-rs allows: `.` as ECMA-262 has it takes twice the room."""
 _MAX_SHOWN: Final = 120
 _DEFINITION: Final = "/schema/definition"
 _NO_MORE_PROPERTIES: Final = "has properties that the schema does not allow"
@@ -42,8 +45,8 @@ class JsonSchemaFormat:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self.definition = definition
         self.formats_hold = schema.formats == "assert"
-        self._validator = _compile(definition, assert_formats=self.formats_hold)
-        self._quick = _compile(with_quick_bounds(definition), assert_formats=self.formats_hold)
+        self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
+        self._quick, _ = _compile(with_quick_bounds(definition), assert_formats=self.formats_hold)
         self.fields = JsonFields(definition)
 
     @property
@@ -56,7 +59,7 @@ class JsonSchemaFormat:
         root = self.definition if isinstance(self.definition, dict) else {}
         dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
         whole = with_quick_bounds({**dialect, "allOf": [subschema]})
-        return _compile(whole, assert_formats=self.formats_hold).is_valid
+        return _compile(whole, assert_formats=self.formats_hold)[0].is_valid
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is. Who wrote it is all one."""
@@ -87,14 +90,15 @@ class JsonSchemaFormat:
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""
         errors = self._validator.iter_errors(record)
-        return frozenset(join(tuple(str(part) for part in error.schema_path)) for error in errors)
+        original = self.patterns.original
+        return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)
 
     def _violation(self, error: jsonschema_rs.ValidationError) -> Violation:
         names = self.fields.names()
         path = tuple(
             str(part) if isinstance(part, int) or part in names else "*" for part in error.instance_path
         )
-        code, sentence = error.kind.name, _sentence(error.kind, names)
+        code, sentence = error.kind.name, _sentence(error.kind, names, self.patterns)
         keyword = error.schema_path[-1] if error.schema_path else ""
         if keyword in _CLOSING and isinstance(error.kind, jsonschema_rs.ValidationErrorKind.FalseSchema):
             code, sentence = str(keyword), _CLOSING[str(keyword)]
@@ -105,31 +109,41 @@ def _violation(code: str, pointer: str, message: str) -> Violation:
     return Violation(Stage.SCHEMA, code, pointer, Severity.ERROR, message)
 
 
-def _compile(definition: Schema, *, assert_formats: bool) -> jsonschema_rs.Validator:
+def _compile(definition: Schema, *, assert_formats: bool) -> tuple[jsonschema_rs.Validator, EcmaPatterns]:
     """Compile with linear-time patterns, or where they need look-around, with bounded backtracking.
 
     A string on which a pattern runs into the bound does not match it.
     """
-    linear = jsonschema_rs.RegexOptions()
-    backtracking = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT)
+    engines = (
+        (jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES), EcmaPatterns(with_looks=False)),
+        (
+            jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACK_LIMIT, size_limit=_PATTERN_BYTES),
+            EcmaPatterns(with_looks=True),
+        ),
+    )
     error: Exception | None = None
-    for options in (linear, backtracking):
+    for options, patterns in engines:
         try:
-            return jsonschema_rs.validator_for(
-                definition, validate_formats=assert_formats, pattern_options=options, offline=True
+            validator = jsonschema_rs.validator_for(
+                patterns.rewritten(definition),
+                validate_formats=assert_formats,
+                pattern_options=options,
+                offline=True,
             )
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as refused:
             error = refused
-    raise _compile_error(error, definition)
+        else:
+            return validator, patterns
+    raise _compile_error(error, definition, patterns)
 
 
-def _compile_error(error: Exception | None, definition: Schema) -> ContractError:
+def _compile_error(error: Exception | None, definition: Schema, patterns: EcmaPatterns) -> ContractError:
     if not isinstance(error, jsonschema_rs.ValidationError):
         return ContractError.at(_DEFINITION, f"not a JSON Schema: {error}")
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
         return _reference_error(error.message, definition)
     pointer = _DEFINITION + join(tuple(str(part) for part in error.instance_path))
-    return ContractError.at(pointer, f"not a JSON Schema: {error.message}")
+    return ContractError.at(pointer, f"not a JSON Schema: {patterns.restored(error.message)}")
 
 
 def _reference_error(message: str, definition: Schema) -> ContractError:
@@ -177,7 +191,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
             )
 
 
-def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
+def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str], patterns: EcmaPatterns) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
     """Say what the schema asks for: its own limits, never a value or an undeclared name of the record."""
     kinds = jsonschema_rs.ValidationErrorKind
     match kind:
@@ -208,7 +222,7 @@ def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str]) ->
         case kinds.MaxProperties(limit=limit):
             return f"must have at most {limit} properties"
         case kinds.Pattern(pattern=pattern):
-            return f"must match the pattern {_shown(pattern)}"
+            return f"must match the pattern {_shown(patterns.original(pattern))}"
         case kinds.Format(format=name):
             return f"must have the format {name}"
         case kinds.Enum():

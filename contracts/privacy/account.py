@@ -109,19 +109,23 @@ class Teller:
         return Told(violation, sentence or plain_sentence(violation), rule.description, passes, is_guarded)
 
     def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Told:
-        if not errors:
+        payload_format = self._plan.payload_format
+        if not errors or not isinstance(payload_format, JsonSchemaFormat):
             return Told(violation, plain_sentence(violation))
+        patterns = payload_format.patterns
         error = errors.pop(0) if len(errors) > 1 else errors[0]
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is the schema's
-            return Told(violation, _absence(error, violation), None, schema_remedy(error))
+            return Told(violation, _absence(error, violation), None, schema_remedy(error, patterns))
         is_guarded = self._sight.hides(tuple(error.instance_path))
         names_hidden = self._sight.is_limited and not self._sight.shows(BODY)
         sentence = (
             None
             if is_guarded
-            else schema_sentence(error, _pointer(error, violation), names_hidden=names_hidden)
+            else schema_sentence(error, _pointer(error, violation), patterns, names_hidden=names_hidden)
         )
-        return Told(violation, sentence or plain_sentence(violation), None, schema_remedy(error), is_guarded)
+        return Told(
+            violation, sentence or plain_sentence(violation), None, schema_remedy(error, patterns), is_guarded
+        )
 
     def _of_column(self, violation: Violation, record: Any) -> Told:
         column = self._columns[violation.code]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import jsonschema_rs
 
+from contracts.formats.json_patterns import EcmaPatterns
 from contracts.privacy import words
 from contracts.privacy.words import counted, described, name_of, shown
 
@@ -28,11 +29,12 @@ _FORMATS: Final = {
 
 
 def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
-    error: jsonschema_rs.ValidationError, pointer: str, *, names_hidden: bool
+    error: jsonschema_rs.ValidationError, pointer: str, patterns: EcmaPatterns, *, names_hidden: bool
 ) -> str | None:
     """Say with its values how a record breaks its schema at `pointer`; None where the message says all there is.
 
-    `names_hidden` says that names that the schema does not declare must not be told.
+    `patterns` rewrote the patterns of the schema. `names_hidden` says that names that the schema does not declare must
+    not be told.
     """
     kinds = jsonschema_rs.ValidationErrorKind
     name = name_of(pointer)
@@ -63,7 +65,7 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
         case kinds.MaxProperties(limit=limit):
             return f"{name} has {_properties(len(value))}, more than {limit}"
         case kinds.Pattern(pattern=pattern):
-            return f"{name} is {shown(value)}, not of the form {pattern}"
+            return f"{name} is {shown(value)}, not of the form {patterns.original(pattern)}"
         case kinds.Format(format=wanted):
             return f"{name} is {shown(value)}, not {_format(wanted).partition(',')[0]}"
         case kinds.Enum():
@@ -96,7 +98,7 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
             return None
 
 
-def schema_remedy(error: jsonschema_rs.ValidationError) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
+def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
     """Say what would have fitted, from the schema alone: the rest of a sentence that begins `passes with`."""
     kinds = jsonschema_rs.ValidationErrorKind
     match error.kind:
@@ -127,7 +129,7 @@ def schema_remedy(error: jsonschema_rs.ValidationError) -> str | None:  # noqa: 
         case kinds.MaxProperties(limit=limit):
             return f"at most {_properties(limit)}"
         case kinds.Pattern(pattern=pattern):
-            return f"text of the form {pattern}"
+            return f"text of the form {patterns.original(pattern)}"
         case kinds.Format(format=wanted):
             return _format(wanted)
         case kinds.Enum(options=options):
@@ -141,7 +143,7 @@ def schema_remedy(error: jsonschema_rs.ValidationError) -> str | None:  # noqa: 
         case kinds.PropertyNames():
             return "names that the schema allows"
         case kinds.AnyOf() | kinds.OneOfNotValid():
-            return _alternatives(error.kind.context, error.instance_path)
+            return _alternatives(error.kind.context, error.instance_path, patterns)
         case kinds.OneOfMultipleValid():
             return "a value that fits exactly one alternative"
         case kinds.Not():
@@ -167,10 +169,12 @@ def _is_closed(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _alternatives(
-    context: Sequence[Sequence[jsonschema_rs.ValidationError]], place: Sequence[str | int]
+    context: Sequence[Sequence[jsonschema_rs.ValidationError]],
+    place: Sequence[str | int],
+    patterns: EcmaPatterns,
 ) -> str:
     """Name the alternatives of which each is refused for one plain reason; else say that there are some."""
-    plain = [schema_remedy(errors[0]) if len(errors) == 1 else None for errors in context]
+    plain = [schema_remedy(errors[0], patterns) if len(errors) == 1 else None for errors in context]
     at_once = all(list(errors[0].instance_path) == list(place) for errors in context if errors)
     told = list(dict.fromkeys(each for each in plain if each is not None))
     if at_once and told and None not in plain:

@@ -181,7 +181,7 @@ PIECES = st.recursive(
     ),
     max_leaves=6,
 )
-TEXTS = st.text("abc0-. \n\u00e9Z", max_size=6)
+TEXTS = st.text("abc0-. \n\r\u2028\u00e9\u0661\ufeffZ", max_size=6)
 
 
 @given(PIECES, st.lists(TEXTS, max_size=8))

@@ -4,7 +4,7 @@ Read are literals, classes, `.`, `\d \w \s` and their opposites, groups, alterna
 anchors `^` and `$`. Everything else (look-around, references back, `\b`, `\p{...}`, flags, set operations in a class)
 is refused with `UnreadableError`, and so is what grows beyond the limits.
 
-Source: ECMA-262 section 22.2, as jsonschema-rs reads it: `\d` and `\w` are ASCII, `.` is anything but a line feed.
+Source: ECMA-262 section 22.2: `\d` and `\w` are ASCII, `.` is anything but LF, CR, LS and PS.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _SPACE: Final = ranges(
     *((9, 13), (32, 32), (160, 160), (5760, 5760), (8192, 8202), (8232, 8233), (8239, 8239), (8287, 8287)),
     *((12288, 12288), (65279, 65279)),
 )
-_NO_LINE_FEED: Final = complement(ranges((10, 10)))
+_NO_LINE_END: Final = complement(ranges((10, 10), (13, 13), (0x2028, 0x2029)))
 _CLASSES: Final = {
     "d": _DIGIT,
     "D": complement(_DIGIT),
@@ -153,7 +153,7 @@ class _Reader:
             case "^" | "$":
                 return Anchor(is_start=character == "^")
             case ".":
-                return Characters(_NO_LINE_FEED)
+                return Characters(_NO_LINE_END)
             case "[":
                 return Characters(self._class())
             case "\\":
