@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contracts.document import load_contract
-from contracts.model import Cel, DataContract
+from contracts.model import DataContract
+from contracts.rule_model import Cel
 from gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 
 ROW_GROUP = 100_000

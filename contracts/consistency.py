@@ -8,7 +8,8 @@ from typing import Any
 
 from contracts.diagnosis import suggest
 from contracts.errors import Problem
-from contracts.model import DataContract, Forbidden, OneOf, Ordered, Range, ReferenceSet, RequiredWhen, Rule
+from contracts.model import DataContract, ReferenceSet
+from contracts.rule_model import Forbidden, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.times import date_key, instant_key
 from contracts.source import escape
 from contracts.verdict import Severity

@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from contracts import model
+from contracts import terms
+from contracts.model import DataContract
 from contracts.source import escape
 
 Path = tuple[str | int, ...]
@@ -113,7 +114,7 @@ def _misspelt(document: Any, finding: Finding) -> Iterator[Path]:
 
 def _known_keys(document: Any, path: Path) -> list[str]:
     """Return the keys that the mapping at `path` may have and does not have yet, in the model's order."""
-    part: type[BaseModel] = model.DataContract
+    part: type[BaseModel] = DataContract
     value = document
     for step in path:
         value = value[step]
@@ -164,7 +165,7 @@ def _discriminator(path: Path, detail: ErrorDetails) -> tuple[str, list[str]]:
 
 
 def _union(path: Path) -> list[type[BaseModel]]:
-    return list(_models(_field(model.DataContract, str(path[0])).annotation))
+    return list(_models(_field(DataContract, str(path[0])).annotation))
 
 
 _EXPECTED = {
@@ -181,13 +182,13 @@ _EXPECTED = {
 }
 
 _FORMS = {
-    model.POINTER_PATTERN: "a JSON Pointer such as /address/postcode",
-    model.RULE_ID_PATTERN: "an id of lower-case letters, digits, `.`, `_` and `-`, such as age-is-known",
-    model.IDENTIFIER_PATTERN: "an id of letters, digits, `.`, `_` and `-`, such as hospital.admissions",
-    model.VERSION_PATTERN: "a semantic version such as 1.2.0",
-    model.COLUMN_PATTERN: "a name of letters, digits and `_` that begins with a letter",
-    model.BOUND_PATTERN: "a number, or in quotes a duration such as PT15M or a number that no double is",
-    model.TOPIC_PATTERN: "a topic name of letters, digits, `.`, `_` and `-`, at most 249 of them",
+    terms.POINTER_PATTERN: "a JSON Pointer such as /address/postcode",
+    terms.RULE_ID_PATTERN: "an id of lower-case letters, digits, `.`, `_` and `-`, such as age-is-known",
+    terms.IDENTIFIER_PATTERN: "an id of letters, digits, `.`, `_` and `-`, such as hospital.admissions",
+    terms.VERSION_PATTERN: "a semantic version such as 1.2.0",
+    terms.COLUMN_PATTERN: "a name of letters, digits and `_` that begins with a letter",
+    terms.BOUND_PATTERN: "a number, or in quotes a duration such as PT15M or a number that no double is",
+    terms.TOPIC_PATTERN: "a topic name of letters, digits, `.`, `_` and `-`, at most 249 of them",
 }
 
 
@@ -252,7 +253,7 @@ def _form(detail: ErrorDetails) -> str:
     pattern, found = str(detail["ctx"]["pattern"]), str(detail["input"])
     sentence = f"must be {_FORMS[pattern]}, not `{found:.80}`"
     rooted = f"/{found}" if "/" in found else "/" + found.replace(".", "/")
-    if pattern == model.POINTER_PATTERN and re.search(pattern, rooted):
+    if pattern == terms.POINTER_PATTERN and re.search(pattern, rooted):
         sentence += f"; did you mean `{rooted}`?"
     return sentence
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.texts import first_text
 from contracts.fields import FieldType, join, tokens
-from contracts.model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
+from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_key
 from contracts.rules.values import Order, native, number_of, order_of_times

@@ -13,7 +13,8 @@ from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.levels import directions_of, is_transitive
 from contracts.fields import join
-from contracts.model import DataContract, OnViolation, Status
+from contracts.model import DataContract, Status
+from contracts.terms import OnViolation
 
 CODES: Final = {
     "contract.id-changed": "the contracts have different ids",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.model import DataContract, OnViolation, Rule
+from contracts.model import DataContract
+from contracts.rule_model import Rule
+from contracts.terms import OnViolation
 from contracts.verdict import Severity
 
 

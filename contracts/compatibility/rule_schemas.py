@@ -12,7 +12,8 @@ from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.texts import is_common
 from contracts.fields import FieldType, SchemaFields, tokens
-from contracts.model import DataContract, Forbidden, JsonSchema, Matches, OneOf, Range, Rule
+from contracts.model import DataContract, JsonSchema
+from contracts.rule_model import Forbidden, Matches, OneOf, Range, Rule
 from contracts.rules.places import EACH
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.values import DATES, number_of, order_of_durations, order_of_times

@@ -19,7 +19,8 @@ from contracts.compatibility.pointers import overlap
 from contracts.compatibility.predicates import Predicate, implied, predicate_of
 from contracts.compatibility.rule_schemas import covered_by_schema
 from contracts.compatibility.separation import Search
-from contracts.model import DataContract, Rule
+from contracts.model import DataContract
+from contracts.rule_model import Rule
 
 CODES: Final = {
     "rule.added": "a rule is new",

@@ -13,7 +13,7 @@ from typing import Any, Final
 from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
 from contracts.compatibility.judging import Pair, Refusal
 from contracts.fields import tokens
-from contracts.model import Rule
+from contracts.rule_model import Rule
 from contracts.rules.places import EACH, Path
 
 MAX_RECORDS: Final = 2_000

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from contracts.expectations.compile import CompiledExpectation
 from contracts.expectations.result import Finding
-from contracts.model import DataContract, Expectation, OnViolation
+from contracts.model import DataContract, Expectation
 from contracts.plan import EnforcementPlan
 from contracts.privacy.classes import classes_of
 from contracts.report import ExpectationOutcome, ExpectationResult
+from contracts.terms import OnViolation
 from contracts.verdict import Severity, Stage, Violation
 
 _OUTCOMES = {

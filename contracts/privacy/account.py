@@ -11,7 +11,7 @@ import jsonschema_rs
 from contracts.fields import tokens
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.payload import NO_PAYLOAD
-from contracts.model import AvroSchema, RequiredWhen, Rule
+from contracts.model import AvroSchema
 from contracts.plan import EnforcementPlan
 from contracts.privacy.classes import ANY, Path
 from contracts.privacy.payload_sentences import column_remedy, json_flaw, payload_remedy
@@ -19,6 +19,7 @@ from contracts.privacy.rule_sentences import Values, pointers_in, rule_remedy, r
 from contracts.privacy.schema_sentences import schema_remedy, schema_sentence
 from contracts.privacy.sight import BODY, Sight, sight_of
 from contracts.privacy.words import name_of, plain_sentence, shown
+from contracts.rule_model import RequiredWhen, Rule
 from contracts.rules.compiled import read
 from contracts.verdict import Stage, Violation
 

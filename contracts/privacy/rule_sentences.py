@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from contracts.fields import FieldType, SchemaFields, join
-from contracts.model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.privacy.words import counted, length_of, listed, name_of, shown, time_of
+from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.values import DATES, INSTANTS, NUMBERS, exact, order_of
 
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")

@@ -17,8 +17,10 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from contracts.fields import join, tokens
-from contracts.model import Cel
-from contracts.rules.cel_lowering import NotLoweredError, Roots, lower
+from contracts.rule_model import Cel
+from contracts.rules.cel_lowered import NotLoweredError
+from contracts.rules.cel_lowering import lower
+from contracts.rules.cel_paths import Roots
 from contracts.rules.cel_syntax import Node, syntax_of
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.places import EACH

@@ -11,15 +11,15 @@ library answers, which property tests hold this to:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
-from contracts.rules.cel_syntax import Call, Const, Ident, Items, Node, Select
+from contracts.rules.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
+from contracts.rules.cel_paths import Roots
+from contracts.rules.cel_syntax import Call, Const, Items, Node, Select
+from contracts.rules.cel_times import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
 from contracts.rules.places import Path
 from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
-from contracts.rules.times import NANOSECONDS, instant_key
 
 MAX_TEXT: Final = 6_000
 """Longest test that is written; what takes more is left to the library."""
@@ -34,31 +34,6 @@ _NUMBERS: Final = frozenset({int, float})
 _SCALARS: Final = frozenset({int, float, str, bool})
 _SIZED: Final = frozenset({str, list, dict})
 _HOLDERS: Final = frozenset({list, dict})
-_MOMENT: Final = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)", re.ASCII
-)
-_SPAN: Final = re.compile(r"(\d{1,6})(h|m|s)", re.ASCII)
-_SPAN_UNITS: Final = {"h": 3600 * NANOSECONDS, "m": 60 * NANOSECONDS, "s": NANOSECONDS}
-# Well inside the years 1 to 9999, which are all that a timestamp of CEL has.
-_FIRST, _LAST = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NANOSECONDS
-
-
-class NotLoweredError(Exception):
-    """A part of an expression that is left to the library."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowered:
-    """Tests of what the library surely answers: true; false; true or a value is missing; false or a value is missing."""
-
-    holds: str
-    fails: str
-    passes: str
-    misses: str
-
-    def inverse(self) -> Lowered:
-        """Give the tests of the negation."""
-        return Lowered(self.fails, self.holds, self.misses, self.passes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,59 +52,6 @@ class _Term:
     unknown: str
     path: Path | None = None
     is_constant: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Roots:
-    """The paths of what an expression can name: the record, and for a rule about a field its value and its holder.
-
-    The value is asked about only where it is there and not null.
-    """
-
-    value: Path = ()
-    parent: Path = ()
-
-    def path(self, node: Node) -> Path | None:
-        """Give the path of a member of the record; None for anything else."""
-        match node:
-            case Ident("this"):
-                return ()
-            case Ident("value") if self.value:
-                return self.value
-            case Ident("parent") if self.value:
-                return self.parent
-            case Select(operand, field, False):
-                holder = self.path(operand)
-            case Call("_[_]", (operand, Const(str(field)))):
-                holder = self.path(operand)
-            case _:
-                return None
-        # A token of digits, or `*`, is no name to those who read paths.
-        is_name = not field.isdigit() and field != "*"
-        return None if holder is None or not is_name else (*holder, field)
-
-    def paths(self, node: Node) -> frozenset[Path]:
-        """Give the paths of the record that an expression reads."""
-        if (path := self.path(node)) is not None:
-            return frozenset({path}) if path else frozenset()
-        match node:
-            case Select(operand, field):
-                holder = self.path(operand)
-                return frozenset() if holder is None else frozenset({(*holder, field)})
-            case Call(_, args) | Items(args):
-                return frozenset().union(*(self.paths(arg) for arg in args))
-            case _:
-                return frozenset()
-
-    def holders(self, node: Node) -> frozenset[Path]:
-        """Give the paths that an expression takes for lists or maps: to count them, or to look into them."""
-        match node:
-            case Call("size", (operand,)) | Call("@in", (_, operand)) if path := self.path(operand):
-                return frozenset({path})
-            case Call(_, args):
-                return frozenset().union(*(self.holders(arg) for arg in args))
-            case _:
-                return frozenset()
 
 
 def lower(node: Node, program: Program, roots: Roots | None = None) -> Lowered:
@@ -153,15 +75,15 @@ class _Lowering:
         """Lower an expression that gives true or false."""
         match node:
             case Const(bool(value)):
-                return _sure(TRUE if value else FALSE, FALSE if value else TRUE)
+                return sure(TRUE if value else FALSE, FALSE if value else TRUE)
             case Select(operand, field, True):
                 return self._has(_required(self._path(operand)), field)
             case Call("_&&_" | "_||_" as name, (left, right)):
-                return _joined(name, self.boolean(left), self.boolean(right))
+                return joined(name, self.boolean(left), self.boolean(right))
             case Call("!_", (operand,)):
                 return self.boolean(operand).inverse()
             case Call("_?:_", (condition, one, other)):
-                return _chosen(self.boolean(condition), self.boolean(one), self.boolean(other))
+                return chosen(self.boolean(condition), self.boolean(one), self.boolean(other))
             case Call(name, (left, right)) if name in _ORDERS:
                 return self._order(_ORDERS[name], left, right)
             case Call(name, (left, right)) if name in _EQUALITIES:
@@ -173,18 +95,18 @@ class _Lowering:
                 return self._affix(name, text, part)
         path = _required(self._path(node))
         variable = self._program.variable(path)
-        return _leaf(f"{variable} is True", f"{variable} is False", self._missing(path))
+        return leaf(f"{variable} is True", f"{variable} is False", self._missing(path))
 
     def _has(self, parent: Path, field: str) -> Lowered:
         path = (*parent, field)
         absent = self._missing(parent) if parent else FALSE
-        return _leaf(self._present(path), self._program.missing_here(path), absent)
+        return leaf(self._present(path), self._program.missing_here(path), absent)
 
     def _order(self, comparison: str, left: Node, right: Node) -> Lowered:
         one, other = self._term(left), self._term(right)
         guard = self._comparable(one, other)
         test = f"{one.value} {comparison} {other.value}"
-        return _leaf(all_of(guard, test), all_of(guard, f"not {test}"), _either_unknown(one, other))
+        return leaf(all_of(guard, test), all_of(guard, f"not {test}"), _either_unknown(one, other))
 
     def _equal(self, left: Node, right: Node) -> Lowered:
         if isinstance(left, Const):
@@ -204,17 +126,17 @@ class _Lowering:
             )
         guard = self._comparable(one, other)
         test = f"{one.value} == {other.value}"
-        return _leaf(all_of(guard, test), all_of(guard, f"not {test}"), unknown)
+        return leaf(all_of(guard, test), all_of(guard, f"not {test}"), unknown)
 
     def _equals_constant(self, path: Path, constant: Any) -> Lowered:
         variable, missing = self._program.variable(path), self._missing(path)
         null = self._null_at(path)
         if constant is None:
-            return _leaf(null, f"{variable} is not None", missing)
+            return leaf(null, f"{variable} is not None", missing)
         if isinstance(constant, bool):
             is_scalar = self._is_of(path, _SCALARS)
             fails = all_of(is_scalar, f"{variable} is not {constant}")
-            return _leaf(f"{variable} is {constant}", any_of(fails, null), missing)
+            return leaf(f"{variable} is {constant}", any_of(fails, null), missing)
         name = self._constant(constant)
         # To Python, true equals 1.
         kinds = _SCALARS if isinstance(constant, str) else _SCALARS - {bool}
@@ -224,7 +146,7 @@ class _Lowering:
             if isinstance(constant, str)
             else all_of(is_scalar, f"{variable} == {name}")
         )
-        return _leaf(holds, any_of(all_of(is_scalar, f"{variable} != {name}"), null), missing)
+        return leaf(holds, any_of(all_of(is_scalar, f"{variable} != {name}"), null), missing)
 
     def _in(self, item: Node, holder: Node) -> Lowered:
         if isinstance(holder, Items):
@@ -238,7 +160,7 @@ class _Lowering:
             raise NotLoweredError
         variable, name = self._program.variable(path), self._bind(item.value)
         is_holder = self._is_of(path, _HOLDERS)
-        return _leaf(
+        return leaf(
             all_of(is_holder, f"{name} in {variable}"),
             all_of(is_holder, f"{name} not in {variable}"),
             self._missing(path),
@@ -252,7 +174,7 @@ class _Lowering:
         kinds = _SCALARS if are_texts else _SCALARS - {bool}
         variable, is_scalar = self._program.variable(path), self._is_of(path, kinds)
         listed = self._bind(frozenset(values))
-        return _leaf(
+        return leaf(
             all_of(is_scalar, f"{variable} in {listed}"),
             any_of(all_of(is_scalar, f"{variable} not in {listed}"), self._null_at(path)),
             self._missing(path),
@@ -267,7 +189,7 @@ class _Lowering:
         test = (
             f"{constant} in {variable}" if name == "contains" else f"{variable}.{_AFFIXES[name]}({constant})"
         )
-        return _leaf(all_of(is_text, test), all_of(is_text, f"not {test}"), self._unknown(path))
+        return leaf(all_of(is_text, test), all_of(is_text, f"not {test}"), self._unknown(path))
 
     def _term(self, node: Node) -> _Term:
         match node:
@@ -301,7 +223,7 @@ class _Lowering:
         value = f"{one.value} {operator} {other.value}"
         if (kind := _TIMES_OF.get((operator, *kinds))) is not None:
             typed = [one.guard, other.guard]
-            bounds = (_FIRST, _LAST) if kind == "moment" else (_MIN, _MAX)
+            bounds = (FIRST_MOMENT, LAST_MOMENT) if kind == "moment" else (_MIN, _MAX)
         elif set(kinds) <= {"any", "integer", "double", "number"} and not {"integer", "double"} <= set(kinds):
             kind = next((each for each in kinds if each in {"integer", "double"}), "number")
             typed = [one.guard, other.guard, self._typed(one, kind), self._typed(other, kind)]
@@ -410,25 +332,6 @@ _TIMES_OF: Final = {
 }
 
 
-def moment_of(text: Any) -> int | None:
-    """Read a timestamp as the library surely does, in nanoseconds since 1970; None where that is not sure."""
-    return _moment(text) if type(text) is str else None
-
-
-@lru_cache(maxsize=4_096)
-def _moment(text: str) -> int | None:
-    moment = instant_key(text) if _MOMENT.fullmatch(text) else None
-    return moment if type(moment) is int and _FIRST <= moment <= _LAST else None
-
-
-def span_of(text: str) -> int | None:
-    """Read a duration of whole hours, minutes and seconds, in nanoseconds; None for any other."""
-    parts = list(_SPAN.finditer(text))
-    if not parts or "".join(part[0] for part in parts) != text:
-        return None
-    return sum(int(part[1]) * _SPAN_UNITS[part[2]] for part in parts)
-
-
 def _required(path: Path | None) -> Path:
     if path is None:
         raise NotLoweredError
@@ -439,36 +342,4 @@ def _either_unknown(one: _Term, other: _Term) -> str:
     return any_of(
         all_of(one.unknown, any_of(other.present, other.unknown)),
         all_of(other.unknown, any_of(one.present, one.unknown)),
-    )
-
-
-def _sure(holds: str, fails: str) -> Lowered:
-    return Lowered(holds, fails, holds, fails)
-
-
-def _leaf(holds: str, fails: str, unknown: str) -> Lowered:
-    return Lowered(holds, fails, any_of(unknown, holds), any_of(unknown, fails))
-
-
-def _joined(name: str, one: Lowered, other: Lowered) -> Lowered:
-    if name == "_||_":
-        return _joined("_&&_", one.inverse(), other.inverse()).inverse()
-    return Lowered(
-        all_of(one.holds, other.holds),
-        any_of(one.fails, other.fails),
-        all_of(one.passes, other.passes),
-        any_of(one.fails, other.fails, all_of(one.misses, other.passes), all_of(one.passes, other.misses)),
-    )
-
-
-def _chosen(condition: Lowered, one: Lowered, other: Lowered) -> Lowered:
-    def choose(first: str, second: str) -> str:
-        return any_of(all_of(condition.holds, first), all_of(condition.fails, second))
-
-    unknown = all_of(condition.passes, condition.misses)
-    return Lowered(
-        choose(one.holds, other.holds),
-        choose(one.fails, other.fails),
-        any_of(unknown, choose(one.passes, other.passes)),
-        any_of(unknown, choose(one.misses, other.misses)),
     )

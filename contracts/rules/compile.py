@@ -6,19 +6,8 @@ from typing import Final
 
 from contracts.errors import ContractError
 from contracts.fields import SchemaFields
-from contracts.model import (
-    Cel,
-    DataContract,
-    Forbidden,
-    Freshness,
-    Matches,
-    OneOf,
-    OnViolation,
-    Ordered,
-    Range,
-    RequiredWhen,
-    Rule,
-)
+from contracts.model import DataContract
+from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.cel import all_hold, build_cel
 from contracts.rules.clock import Clock
 from contracts.rules.compiled import Built, CompiledRule, RuleSet
@@ -28,6 +17,7 @@ from contracts.rules.ranges import build_freshness, build_range
 from contracts.rules.reference_sets import with_reference_sets
 from contracts.rules.scope import Scope
 from contracts.rules.sound import sound_test
+from contracts.terms import OnViolation
 from contracts.verdict import Disposition, Severity
 
 DISPOSITIONS: Final = {

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from contracts.fields import tokens
-from contracts.model import Ordered
+from contracts.rule_model import Ordered
 from contracts.rules.clock import day_of
 from contracts.rules.compiled import Built, when_missing
 from contracts.rules.scope import Scope

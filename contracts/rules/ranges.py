@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from contracts.fields import FieldType, tokens
-from contracts.model import Freshness, Now, Range
+from contracts.rule_model import Freshness, Now, Range
 from contracts.rules.clock import offset_of_now, span_of
 from contracts.rules.compiled import Built, when_missing
 from contracts.rules.scope import Scope

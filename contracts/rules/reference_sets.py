@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.model import DataContract, Forbidden, OneOf, Rule
+from contracts.model import DataContract
+from contracts.rule_model import Forbidden, OneOf, Rule
 
 
 def with_reference_sets(contract: DataContract) -> DataContract:

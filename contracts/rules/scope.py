@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from contracts.errors import Problem
 from contracts.fields import FieldType, SchemaFields, join, suggestion, tokens
-from contracts.model import Now
+from contracts.rule_model import Now
 from contracts.rules.clock import Clock
 from contracts.rules.places import EACH, go_together
 

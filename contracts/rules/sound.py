@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from contracts.fields import SchemaFields
-from contracts.model import Forbidden, OneOf, Ordered, Range, Rule, Scalar
+from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.program import DECODED, Program
@@ -31,6 +31,7 @@ from contracts.rules.values import (
     order_of_durations,
     order_of_times,
 )
+from contracts.terms import Scalar
 
 _COMPARISONS: Final = {
     "minimum": ">=",

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
 from contracts.compatibility.inclusion import Counterexample, Outcome
-from contracts.model import Compatibility, Consumer, Identifier, Pointer
+from contracts.model import Compatibility, Consumer
+from contracts.terms import Identifier, Pointer
 from gateway.services.changes import Review
 from gateway.services.consumers import Agreement, KnownConsumer
 from gateway.storage.consumers import Acknowledgement

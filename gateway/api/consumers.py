@@ -8,7 +8,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from contracts.model import IDENTIFIER_PATTERN
+from contracts.terms import IDENTIFIER_PATTERN
 from gateway.access.gate import PrincipalDep
 from gateway.api.change_models import (
     AcknowledgementInfo,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from contracts.model import IDENTIFIER_PATTERN, TOPIC_PATTERN
+from contracts.terms import IDENTIFIER_PATTERN, TOPIC_PATTERN
 from gateway.confluent.errors import invalid_subject
 
 DEFAULT_CONTEXT = "."

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contracts.model import Cel, Column, DataContract, JsonSchema, Ordered, RequiredWhen, Rule
+from contracts.model import Column, DataContract, JsonSchema
+from contracts.rule_model import Cel, Ordered, RequiredWhen, Rule
 from contracts.verdict import Stage, Violation
 
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")

@@ -17,8 +17,9 @@ from itertools import product
 from typing import Final
 
 from contracts.compatibility.pointers import overlap
-from contracts.model import Cel, OnViolation
+from contracts.rule_model import Cel
 from contracts.rules.cel import Outcome, outcome_of
+from contracts.terms import OnViolation
 from contracts.verdict import Severity
 from gateway.confluent.entities import Metadata, Rule, RuleSet
 from gateway.confluent.parsing import ParsedSchema

@@ -13,8 +13,9 @@ from contracts.compatibility.inclusion import Outcome
 from contracts.document import dump_contract
 from contracts.errors import ContractError
 from contracts.fingerprint import fingerprint
-from contracts.model import AvroSchema, Cel, DataContract, JsonSchema, Status
+from contracts.model import AvroSchema, DataContract, JsonSchema, Status
 from contracts.plan import compile_plan
+from contracts.rule_model import Cel
 from gateway.confluent.avro_text import avro_text
 from gateway.confluent.entities import AVRO, JSON, Config, Metadata
 from gateway.confluent.json_text import json_text

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from contracts.document import LoadedContract, load_contract, parse_contract
-from contracts.model import DataContract, Expectation, Rule
+from contracts.model import DataContract, Expectation
 from contracts.plan import compile_plan
+from contracts.rule_model import Rule
 from contracts.yaml_source import read_yaml
 
 PAGE = Path("docs/contract-author.md").read_text()

@@ -18,7 +18,8 @@ from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.record import decode_exactly
 from contracts.rules.cel import Outcome, evaluate, evaluate_with
-from contracts.rules.cel_lowering import NotLoweredError, lower
+from contracts.rules.cel_lowered import NotLoweredError
+from contracts.rules.cel_lowering import lower
 from contracts.rules.cel_syntax import syntax_of
 from contracts.rules.places import located, places
 from contracts.rules.program import DECODED, Program

@@ -10,8 +10,9 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from contracts.model import DataContract, OnViolation
+from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.terms import OnViolation
 from contracts.verdict import Disposition, Severity
 from gateway.confluent.entities import AVRO, JSON, Metadata, RuleSet
 from gateway.confluent.parsing import parse_schema

@@ -18,7 +18,7 @@ from contracts.document import (
 )
 from contracts.errors import ContractError, Problem
 from contracts.fingerprint import canonical_bytes, fingerprint
-from contracts.model import Condition, Forbidden, RequiredWhen
+from contracts.rule_model import Condition, Forbidden, RequiredWhen
 
 HEAD = """\
 apiVersion: tidegate/v1

@@ -1,0 +1,62 @@
+"""Tests of what an expression surely answers, and how they combine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contracts.rules.program import all_of, any_of
+
+
+class NotLoweredError(Exception):
+    """A part of an expression that is left to the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """Tests of what the library surely answers: true; false; true or a value is missing; false or a value is missing."""
+
+    holds: str
+    fails: str
+    passes: str
+    misses: str
+
+    def inverse(self) -> Lowered:
+        """Give the tests of the negation."""
+        return Lowered(self.fails, self.holds, self.misses, self.passes)
+
+
+def sure(holds: str, fails: str) -> Lowered:
+    """Give the tests of what no missing value can keep from an answer."""
+    return Lowered(holds, fails, holds, fails)
+
+
+def leaf(holds: str, fails: str, unknown: str) -> Lowered:
+    """Give the tests of a comparison; `unknown` holds where a value that it needs is surely missing."""
+    return Lowered(holds, fails, any_of(unknown, holds), any_of(unknown, fails))
+
+
+def joined(name: str, one: Lowered, other: Lowered) -> Lowered:
+    """Give the tests of `&&` or `||`, named as the library names them, which absorb an error on either side."""
+    if name == "_||_":
+        return joined("_&&_", one.inverse(), other.inverse()).inverse()
+    return Lowered(
+        all_of(one.holds, other.holds),
+        any_of(one.fails, other.fails),
+        all_of(one.passes, other.passes),
+        any_of(one.fails, other.fails, all_of(one.misses, other.passes), all_of(one.passes, other.misses)),
+    )
+
+
+def chosen(condition: Lowered, one: Lowered, other: Lowered) -> Lowered:
+    """Give the tests of `condition ? one : other`."""
+
+    def choose(first: str, second: str) -> str:
+        return any_of(all_of(condition.holds, first), all_of(condition.fails, second))
+
+    unknown = all_of(condition.passes, condition.misses)
+    return Lowered(
+        choose(one.holds, other.holds),
+        choose(one.fails, other.fails),
+        any_of(unknown, choose(one.passes, other.passes)),
+        any_of(unknown, choose(one.misses, other.misses)),
+    )

@@ -1,0 +1,69 @@
+"""The terms in which every part of a contract document is written: ids, pointers, scalars, and how strict it is."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Scalar = str | int | float | bool | None
+"""A JSON scalar. YAML dates and times arrive as the strings that were written."""
+POINTER_PATTERN = r"^(/([^~/]|~[01])*)+$"
+RULE_ID_PATTERN = r"^[a-z0-9]([a-z0-9._-]{0,78}[a-z0-9])?$"
+IDENTIFIER_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+VERSION_PATTERN = r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$"
+COLUMN_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
+BOUND_PATTERN = r"^(P[0-9YMWDTHS.]+|-?[0-9.]{17,200})$"
+TOPIC_PATTERN = r"^[a-zA-Z0-9._-]{1,249}$"
+
+
+Pointer = Annotated[
+    str,
+    Field(
+        pattern=POINTER_PATTERN,
+        description="JSON Pointer (RFC 6901) of a field in a record, such as /address/postcode; `*` stands for every element of an array.",
+    ),
+]
+
+
+RuleId = Annotated[
+    str,
+    Field(
+        pattern=RULE_ID_PATTERN,
+        description="Lower-case id, unique in the contract, such as age-is-known.",
+    ),
+]
+
+
+Identifier = Annotated[
+    str,
+    Field(
+        pattern=IDENTIFIER_PATTERN,
+        description="Letters, digits, `.`, `_` and `-`, such as hospital.admissions.",
+    ),
+]
+
+
+SemanticVersion = Annotated[
+    str,
+    Field(
+        pattern=VERSION_PATTERN,
+        description="Semantic version, such as 1.2.0.",
+    ),
+]
+
+
+class OnViolation(StrEnum):
+    """What a violation of severity `error` does to the record, or to the stream."""
+
+    FAIL = "fail"
+    DROP = "drop"
+    ALERT = "alert"
+    QUARANTINE = "quarantine"
+
+
+class Part(BaseModel):
+    """Frozen, and closed: an unknown key is a mistake to report, not to ignore."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
