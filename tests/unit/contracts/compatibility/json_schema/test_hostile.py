@@ -17,7 +17,7 @@ from contracts.compatibility.json_schema.nodes import Interner, Side
 from contracts.compatibility.json_schema.prover import Budget, Prover
 from contracts.compatibility.json_schema.work import Effort, Work
 from contracts.errors import ContractError
-from tests.unit.contracts.compatibility.json_schema.pairs import D2020, I, S, Schema, obj
+from tests.unit.contracts.compatibility.json_schema.schemas import D2020, I, S, Schema, obj
 
 
 def compare(old: Any, new: Any, **options: Any) -> Inclusion:

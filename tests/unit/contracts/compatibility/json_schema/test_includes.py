@@ -15,19 +15,14 @@ from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import JsonSchema
 from contracts.record import decode_exactly
 from contracts.verdict import Violation
-from tests.unit.contracts.compatibility.json_schema.pairs import (
-    APARTS,
-    D7,
-    SAMES,
-    UNSURES,
-    WIDENINGS,
-    Apart,
-    S,
-    Same,
-    Unsure,
-    Widening,
-    obj,
-)
+from tests.unit.contracts.compatibility.json_schema.aparts import APARTS, Apart
+from tests.unit.contracts.compatibility.json_schema.container_widenings import CONTAINER_WIDENINGS
+from tests.unit.contracts.compatibility.json_schema.sames import SAMES, Same
+from tests.unit.contracts.compatibility.json_schema.schemas import D7, S, obj
+from tests.unit.contracts.compatibility.json_schema.unsures import UNSURES, Unsure
+from tests.unit.contracts.compatibility.json_schema.widenings import OTHER_WIDENINGS, Widening
+
+WIDENINGS = (*OTHER_WIDENINGS, *CONTAINER_WIDENINGS)
 
 SAFE = [
     *((each.name, each.narrow, each.wide) for each in WIDENINGS),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contracts.compatibility.json_schema import Pair
-from tests.unit.contracts.compatibility.json_schema.pairs import I, S, obj
+from tests.unit.contracts.compatibility.json_schema.schemas import I, S, obj
 
 CHANGES = [
     # what the narrower says, what the wider says, narrowing in words, widening in words
