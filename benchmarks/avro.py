@@ -6,15 +6,12 @@ Each of the versions is a schema of its own: it has another name of a field of t
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -23,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.admissions_data import contract, values
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure, interleaved_seconds, run_on_records
 from contracts.model import AvroSchema, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.writers import WriterSchema, WriterSchemas
@@ -35,18 +32,7 @@ BATCH: Final = 10_000
 
 def main() -> None:
     """Measure, print and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="little data: shows that it works")
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    records, rounds = (20_000, 1) if arguments.smoke else (arguments.records, arguments.rounds)
-    figures = measure(records, rounds)
-    for figure in figures:
-        print(f"{figure.name:<34}{figure.figure:>14,.0f} {figure.unit:<10}ratio {figure.ratio:.3f}")
-    if arguments.out:
-        write_figures(figures, arguments.out)
+    run_on_records(__doc__, measure, records=200_000, rounds=7)
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
@@ -85,7 +71,10 @@ def measure(records: int, rounds: int) -> list[Figure]:
         "json_one_version": _judging(json_prefixed, json_alone),
         "json_many_versions": _judging(json_prefixed, json_mixed),
     }
-    rates = {name: len(documents) / seconds for name, seconds in processor_seconds(cases, rounds).items()}
+    rates = {
+        name: len(documents) / seconds
+        for name, seconds in interleaved_seconds(cases, rounds, time.process_time).items()
+    }
     unit = "records/s"
     return [
         Figure.of("avro_over_json", rates["avro"], unit, rates["json"]),
@@ -98,18 +87,6 @@ def measure(records: int, rounds: int) -> list[Figure]:
         ),
         Figure.of("prefixed_json_over_bare", rates["json_one_version"], unit, rates["json"]),
     ]
-
-
-def processor_seconds(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Time every case once a round, after one untimed round; return the median of the processor's seconds of each."""
-    taken: dict[str, list[float]] = {name: [] for name in cases}
-    for round_number in range(rounds + 1):
-        for name, run in cases.items():
-            start = time.process_time()
-            run()
-            if round_number:
-                taken[name].append(time.process_time() - start)
-    return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 
 def avro_contract(framing: str) -> DataContract:

@@ -6,20 +6,18 @@ sessions that differ in two settings alone: our daemon starts the workers, and t
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from benchmarks.admissions_data import contract, values
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure, benchmark_parser, report_figures
 from contracts.plan import compile_plan
 from contracts.verdict import Disposition
 from spark_jobs.judge import judge_column
@@ -36,11 +34,7 @@ TASKS, RECORDS_A_TASK = 8, 100
 
 def main() -> None:
     """Measure both ways, a round each in turn, and write the figure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--way", choices=WAYS, help="measure this one only and print its seconds as JSON")
     parser.add_argument("--runs", type=int, default=16)
     arguments = parser.parse_args()
@@ -64,7 +58,7 @@ def main() -> None:
             taken[name] += json.loads(printed.splitlines()[-1])
     stock, ours = (statistics.median(taken[name]) * 1000 for name in ("stock", "ours"))
     print(f"  stock {stock:,.0f} ms, ours {ours:,.0f} ms a batch of {TASKS} tasks")
-    write_figures([Figure.of("batch_fixed_cost_over_stock", ours, "ms", stock)], arguments.out)
+    report_figures([Figure.of("batch_fixed_cost_over_stock", ours, "ms", stock)], arguments.out)
 
 
 def batch_seconds(settings: dict[str, str], runs: int) -> list[float]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import statistics
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure, benchmark_parser, report_figures
 from contracts.compatibility.compare import compare
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.json_schema import includes
@@ -35,22 +34,11 @@ _UNCHANGED = frozenset({"annotation", "nothing"})
 
 def main() -> None:
     """Measure and write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--smoke", action="store_true", help="little data: shows that it works, measures nothing"
-    )
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--each", action="store_true", help="print every change")
-    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     figures = measure(smoke=arguments.smoke, each=arguments.each)
-    for figure in figures:
-        print(
-            f"{figure.name:42s} {figure.figure:>10,.3f} {figure.unit:4s} baseline {figure.baseline:>10,.3f}  ratio {figure.ratio:.3f}"
-        )
-    if arguments.out:
-        write_figures(figures, arguments.out)
+    report_figures(figures, arguments.out)
 
 
 def measure(*, smoke: bool, each: bool = False) -> list[Figure]:

@@ -6,7 +6,6 @@ the quarantine and the commit are left out of both, so that the share of the exp
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from benchmarks.admissions_data import contract, values
-from benchmarks.figures import Figure, interleaved_seconds, write_figures
+from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session
 from contracts.expectations.result import Finding
 from contracts.model import Expectation
@@ -49,12 +48,7 @@ TEN: Final = (
 
 def main() -> None:
     """Measure and write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = benchmark_parser(__doc__).parse_args()
     records, rounds = (10_000, 1) if arguments.smoke else (RECORDS, 9)
     without = compile_plan(contract().model_copy(update={"expectations": ()}))
     ten = tuple(
@@ -78,7 +72,7 @@ def main() -> None:
     for name, taken in seconds.items():
         print(f"  {name:12s} {taken * 1000:>8,.0f} ms")
     figure = Figure.of("ten_expectations_over_none", seconds["ten"], "seconds a batch", seconds["without"])
-    write_figures([figure], arguments.out)
+    report_figures([figure], arguments.out)
 
 
 def kafka_rows(records: int) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import time
@@ -26,19 +27,56 @@ class Figure:
         return cls(name, round(figure, 3), unit, round(baseline, 3), round(figure / baseline, 3))
 
 
-def interleaved_seconds(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def interleaved_seconds(
+    cases: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Time every case once a round, after one untimed round; return the median seconds of each.
 
     Interleaving spreads the machine's moods over all cases, so that the ratios hold on a noisy machine.
+    `time.process_time` as the clock counts the processor's seconds of this process only.
     """
     taken: dict[str, list[float]] = {name: [] for name in cases}
     for round_number in range(rounds + 1):
         for name, run in cases.items():
-            start = time.perf_counter()
+            start = clock()
             run()
             if round_number:
-                taken[name].append(time.perf_counter() - start)
+                taken[name].append(clock() - start)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
+
+
+def benchmark_parser(description: str | None) -> argparse.ArgumentParser:
+    """Make the parser of a benchmark's command line, which every benchmark has alike."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="little data: shows that it works, measures nothing"
+    )
+    parser.add_argument("--out", type=Path, help="where the figures are written, as JSON")
+    return parser
+
+
+def run_on_records(
+    description: str | None, measure: Callable[[int, int], list[Figure]], *, records: int, rounds: int
+) -> None:
+    """Be the command line of a benchmark that measures so many records so many times; a tenth of them to smoke."""
+    parser = benchmark_parser(description)
+    parser.add_argument("--records", type=int, default=records)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    arguments = parser.parse_args()
+    figures = measure(records // 10, 1) if arguments.smoke else measure(arguments.records, arguments.rounds)
+    report_figures(figures, arguments.out)
+
+
+def report_figures(figures: list[Figure], path: Path | None) -> None:
+    """Print figures, and write them where a path is given."""
+    for figure in figures:
+        print(
+            f"{figure.name:42s} {figure.figure:>12,.3f} {figure.unit:10s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}"
+        )
+    if path:
+        write_figures(figures, path)
 
 
 def write_figures(figures: list[Figure], path: Path) -> None:

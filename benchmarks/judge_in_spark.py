@@ -12,7 +12,6 @@ Each way's rate is records a second over the whole file (the Python UDF's over a
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from pyspark.sql.types import ByteType
 from pyspark.util import PythonEvalType
 
 from benchmarks.admissions_data import contract, write_parquet
-from benchmarks.figures import Figure, interleaved_seconds, write_figures
+from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
@@ -57,12 +56,7 @@ PREDICATE = r"""
 
 def main() -> None:
     """Measure and write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = benchmark_parser(__doc__).parse_args()
     records, part, rounds = (20_000, 2_000, 1) if arguments.smoke else (1_000_000, 40_000, 5)
     plan = compile_plan(contract())
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
@@ -77,7 +71,7 @@ def main() -> None:
     for name, rate in rates.items():
         print(f"  {name:12s} {rate:>12,.0f} records/s")
     unit = "records/s"
-    write_figures(
+    report_figures(
         [
             Figure.of("judge_over_identity", rates["judge"], unit, rates["identity"]),
             Figure.of("judge_over_from_json", rates["judge"], unit, rates["from_json"]),

@@ -7,7 +7,6 @@ Enforced is the job's own stream, its start (claim, fence, scan) included: judge
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.admissions_data import contract, values
-from benchmarks.figures import Figure, interleaved_seconds, write_figures
+from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
@@ -142,12 +141,7 @@ class Told:
 
 def main() -> None:
     """Start a broker, fill the topic, measure, write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = benchmark_parser(__doc__).parse_args()
     records, rounds = (20_000, 1) if arguments.smoke else (1_000_000, 3)
     folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-broker-"))
     try:
@@ -175,7 +169,7 @@ def main() -> None:
     rates = {name: records / taken for name, taken in seconds.items()}
     for name, rate in rates.items():
         print(f"  {name:16s} {rate:>12,.0f} records/s")
-    write_figures(
+    report_figures(
         [
             Figure.of("kafka_to_kafka_over_untouched", rates["kafka enforced"], "records/s", rates["kafka"]),
             Figure.of(

@@ -28,7 +28,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure, benchmark_parser, report_figures
 from gateway.app import create_app
 from gateway.confluent.parsing import parse_schema
 from gateway.factory import Factory
@@ -43,13 +43,7 @@ ROUNDS = 3
 
 def main() -> None:
     """Measure and write the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--smoke", action="store_true", help="little data: shows that it works, measures nothing"
-    )
-    parser.add_argument("--out", type=Path)
+    parser = benchmark_parser(__doc__)
     parser.add_argument("--serve", choices=("bare", "registry"), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--database", help=argparse.SUPPRESS)
@@ -59,12 +53,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         figures = measure(f"sqlite:///{folder}/registry.db", smoke=arguments.smoke)
-    for figure in figures:
-        print(
-            f"{figure.name:32s} {figure.figure:>12,.3f} {figure.unit:12s} baseline {figure.baseline:>12,.3f}  ratio {figure.ratio:.3f}"
-        )
-    if arguments.out:
-        write_figures(figures, arguments.out)
+    report_figures(figures, arguments.out)
 
 
 def serve(what: str, port: int, database: str) -> None:

@@ -6,16 +6,14 @@ of them refused is a case of its own.
 
 from __future__ import annotations
 
-import argparse
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
 from benchmarks.admissions_data import contract, values
-from benchmarks.avro import processor_seconds
-from benchmarks.figures import Figure, write_figures
+from benchmarks.figures import Figure, interleaved_seconds, run_on_records
 from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 
@@ -26,18 +24,7 @@ UNIT: Final = "records/s"
 
 def main() -> None:
     """Measure, print and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="little data: shows that it works")
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    records, rounds = (10_000, 1) if arguments.smoke else (arguments.records, arguments.rounds)
-    figures = measure(records, rounds)
-    for figure in figures:
-        print(f"{figure.name:<34}{figure.figure:>14,.0f} {figure.unit:<10}ratio {figure.ratio:.3f}")
-    if arguments.out:
-        write_figures(figures, arguments.out)
+    run_on_records(__doc__, measure, records=100_000, rounds=5)
 
 
 def measure(records: int, rounds: int) -> list[Figure]:
@@ -62,7 +49,10 @@ def measure(records: int, rounds: int) -> list[Figure]:
     _require_same_verdicts(documents, plans["ten"], plans["hundred"], plans["cel"], plans["library"])
     _require_same_verdicts(documents, plans["half"], plans["half_cel"])
     cases = {name: _judging(plan, documents) for name, plan in plans.items()}
-    rates = {name: records / seconds for name, seconds in processor_seconds(cases, rounds).items()}
+    rates = {
+        name: records / seconds
+        for name, seconds in interleaved_seconds(cases, rounds, time.process_time).items()
+    }
     return [
         Figure.of("ten_rules_over_none", rates["ten"], UNIT, rates["none"]),
         Figure.of("hundred_rules_over_ten", rates["hundred"], UNIT, rates["ten"]),
