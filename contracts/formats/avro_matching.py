@@ -65,7 +65,7 @@ def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
     that, so that there may be two.
     """
     matching = [branch for branch in reader.branches if matches(writer, branch)]
-    same = [branch for branch in matching if _is_same(writer, branch)]
+    same = [branch for branch in matching if is_same_type(writer, branch)]
     return list(dict.fromkeys([*matching[:1], *same[:1]]))
 
 
@@ -95,7 +95,8 @@ def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
     return found
 
 
-def _is_same(writer: AvroType, reader: AvroType) -> bool:
+def is_same_type(writer: AvroType, reader: AvroType) -> bool:
+    """Tell whether two types are of one kind, and of one name where they have names."""
     match writer, reader:
         case Primitive(), Primitive():
             return writer.kind == reader.kind

@@ -16,7 +16,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
 from contracts.formats.avro_defaults import fits
-from contracts.formats.avro_matching import field_pairs, matches
+from contracts.formats.avro_matching import field_pairs, is_same_type, matches
 from contracts.formats.avro_types import (
     Array,
     AvroType,
@@ -215,17 +215,7 @@ class _Resolver:
 
 def _branch(writer: AvroType, reader: Union) -> AvroType | None:
     matching = [branch for branch in reader.branches if matches(writer, branch)]
-    return next((branch for branch in matching if _is_same(writer, branch)), next(iter(matching), None))
-
-
-def _is_same(writer: AvroType, reader: AvroType) -> bool:
-    match writer, reader:
-        case Primitive(), Primitive():
-            return writer.kind == reader.kind
-        case ((Record() | Enum() | Fixed()), (Record() | Enum() | Fixed())):
-            return type(writer) is type(reader) and writer.name == reader.name
-        case _:
-            return type(writer) is type(reader)
+    return next((branch for branch in matching if is_same_type(writer, branch)), next(iter(matching), None))
 
 
 def _symbol(writer: Enum, reader: Enum) -> Symbol:

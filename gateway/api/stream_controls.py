@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Depends, Header, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.control import EventKind, StreamControl, StreamEvent, Trip
-from contracts.errors import Problem
 from gateway.access.gate import PrincipalDep
-from gateway.api.dependencies import FactoryDep, media_type, read_body
+from gateway.api.dependencies import FactoryDep, posted
 from gateway.api.streams import StreamName
 from gateway.audit.chain import content_hash
-from gateway.factory import Factory
-from gateway.problems import InvalidBody, responses
+from gateway.problems import responses
 
 _log = structlog.get_logger()
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 
-M = TypeVar("M", bound=BaseModel)
 
 _TRIP: dict[str, Any] = {
     "id": "0b7a3c52-6c1e-4d64-9f0c-2f6f3c1d7a10",
@@ -125,12 +122,12 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 async def posted_trip(request: Request, factory: FactoryDep) -> Trip:
     """Read a posted trip."""
-    return await _posted(request, factory, Trip, "trip of an error budget")
+    return await posted(request, factory, Trip, "trip of an error budget")
 
 
 async def posted_event(request: Request, factory: FactoryDep) -> StreamEvent:
     """Read a posted event."""
-    return await _posted(request, factory, StreamEvent, "event of a stream")
+    return await posted(request, factory, StreamEvent, "event of a stream")
 
 
 @router.get(
@@ -230,16 +227,3 @@ def report_event(
     is_new = factory.stream_controls().tell(stream, event, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return EventReceipt(stream=event.stream, kind=event.kind)
-
-
-async def _posted(request: Request, factory: Factory, model: type[M], what: str) -> M:
-    media_type(request, ("application/json",))
-    content = await read_body(request, factory.settings.max_document_bytes)
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        places = tuple(
-            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
-            for one in error.errors(include_input=False, include_url=False, include_context=False)
-        )
-        raise InvalidBody(f"the body is no {what}", places) from error
