@@ -283,7 +283,7 @@ class _CrashReports:
 
         try:
             await self._app(scope, receive, watched_send)
-        except Exception as error:
+        except Exception as error:  # whatever it is, the client gets a problem document and no detail
             if scope["type"] != "http" or started:
                 raise
             request = Request(scope)

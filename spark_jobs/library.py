@@ -32,7 +32,7 @@ class Library:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of its dependencies
             import great_expectations as gx  # noqa: PLC0415 - only jobs of contracts with expectations pay for it
-            from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415
+            from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415 - the same
         logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # its messages quote the payload
         self._spark = spark
         self._expectation = get_expectation_impl

@@ -81,8 +81,7 @@ class Noting:
 
 def read_noted(plan: EnforcementPlan, noted: Iterable[bytes]) -> Partials:
     """Put together what the tasks of a batch have noted."""
-    # Written by our own workers, and come the way that Spark's own pickles come.
-    return plan.expectations.merge(pickle.loads(each) for each in noted)  # noqa: S301
+    return plan.expectations.merge(pickle.loads(each) for each in noted)  # noqa: S301 - written by our own workers
 
 
 def as_stream(rows: pa.RecordBatch) -> bytes:

@@ -110,8 +110,7 @@ class StreamAttempt:
             raise self._failure
 
     def _await(self, query: StreamingQuery, stopping: Event) -> None:
-        # An int by its annotation; seconds as a float is what the JVM gets.
-        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
+        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
             if stopping.is_set() or self._failure is not None:
                 return
 

@@ -169,7 +169,7 @@ def _refuse_nul(
     _statement: str,
     parameters: Any,
     _context: Any,
-    is_many: bool,  # noqa: FBT001
+    is_many: bool,  # noqa: FBT001 - SQLAlchemy passes it by position
 ) -> None:
     """Refuse on every database what PostgreSQL cannot keep. Raises UnstorableText."""
     for row in parameters if is_many else (parameters,):

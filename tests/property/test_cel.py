@@ -305,7 +305,7 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
     field: str,
     some: list[Any],
     nulls: str,
-    strict: bool,  # noqa: FBT001 - drawn
+    strict: bool,
 ) -> None:
     try:
         library = WITH_FIELD.compile(expression)

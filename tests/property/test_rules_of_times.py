@@ -77,7 +77,7 @@ def bound_of(text: str, now: int) -> Any:
 
 @settings(max_examples=300, deadline=None)
 @given(rules, st.lists(st.one_of(texts, st.none(), st.just(5)), min_size=1, max_size=5), st.booleans())
-def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any], is_stamped: bool) -> None:  # noqa: FBT001 - drawn
+def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any], is_stamped: bool) -> None:
     try:
         plan = plan_of(rule)
     except ContractError:  # nothing lies between the bounds

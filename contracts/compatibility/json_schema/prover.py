@@ -20,6 +20,7 @@ from contracts.compatibility.json_schema.branch import (
     Literal,
     extended,
 )
+from contracts.compatibility.json_schema.containers import array_contradicts, object_contradicts
 from contracts.compatibility.json_schema.evaluate import fits
 from contracts.compatibility.json_schema.nodes import (
     Interner,
@@ -298,12 +299,6 @@ class Prover:
         return True
 
     def _contradicts_for(self, bit: int, branch: Branch, depth: int) -> bool:
-        # The two know each other: items and properties ask new questions.
-        from contracts.compatibility.json_schema.containers import (  # noqa: PLC0415
-            array_contradicts,
-            object_contradicts,
-        )
-
         if bit in {NULL, BOOLEAN}:
             return self._excludes_all((value for each, value in _CONSTANTS if each == bit), branch)
         holding, broken = branch.facts.leaves.values(), list(branch.broken.values())

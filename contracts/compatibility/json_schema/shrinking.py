@@ -150,15 +150,10 @@ class _Run:
         for name in sorted(value, key=lambda name: name != first):
             if self._is_tight(value[name], (*path, name)):
                 continue
-            current = value
-            lighter = self.lighter(
-                current[name],
-                (*path, name),
-                focus[1:] if name == first else (),
-                lambda each, name=name, current=current: put({**current, name: each}),  # type: ignore[misc]
-            )
-            if lighter is not current[name]:
-                value = {**current, name: lighter}
+            below = focus[1:] if name == first else ()
+            lighter = self.lighter(value[name], (*path, name), below, _put_member(put, value, name))
+            if lighter is not value[name]:
+                value = {**value, name: lighter}
         return value
 
     def _renamed(self, value: dict[str, Any], name: str, put: Put) -> dict[str, Any]:
@@ -179,17 +174,18 @@ class _Run:
         for index in range(len(value)):
             if self._is_tight(value[index], (*path, index)):
                 continue
-            current = value
-            lighter = self.lighter(
-                current[index],
-                (*path, index),
-                focus[1:],
-                lambda each, index=index, current=current: put(  # type: ignore[misc]
-                    [*current[:index], each, *current[index + 1 :]]
-                ),
-            )
-            value = [*current[:index], lighter, *current[index + 1 :]]
+            put_item = _put_item(put, value, index)
+            lighter = self.lighter(value[index], (*path, index), focus[1:], put_item)
+            value = [*value[:index], lighter, *value[index + 1 :]]
         return value
+
+
+def _put_member(put: Put, holder: dict[str, Any], name: str) -> Put:
+    return lambda member: put({**holder, name: member})
+
+
+def _put_item(put: Put, holder: list[Any], index: int) -> Put:
+    return lambda item: put([*holder[:index], item, *holder[index + 1 :]])
 
 
 def _kept(parts: list[_Part], without: Callable[[set[_Part], list[_Part]], Trial]) -> set[_Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -25,14 +26,14 @@ KEY = Credentials("0123456789ab", "secret")
 class Steps:
     """A ring over one key, and the steps that it takes."""
 
-    def __init__(self, cache_seconds: float = 0, **changes: object) -> None:
-        values = {
+    def __init__(self, cache_seconds: float = 0, **changes: Any) -> None:
+        values: dict[str, Any] = {
             "id": KEY.key_id,
             "name": "n",
             "secret_hash": secret_hash(KEY.secret),
             "grants": ("viewer:a.",),
         }
-        self.key = StoredKey(**{**values, "created_by": "cli:x", "created_at": NOON, **changes})  # type: ignore[arg-type]
+        self.key = StoredKey(**{**values, "created_by": "cli:x", "created_at": NOON, **changes})
         self.taken: list[object] = []
         self.now = NOON
         self.clock = 0.0

@@ -159,8 +159,8 @@ class TestNoFetching:
     def test_a_schema_of_the_confluent_face(
         self, admin: Any, trap: socket.socket, keyword: str, normalize: str
     ) -> None:
-        schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-        where: dict[str, Any] = schema["properties"]["a"] if keyword == "$ref" else schema  # type: ignore[index]
+        schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
+        where = schema["properties"]["a"] if keyword == "$ref" else schema
         where[keyword] = self.url(trap)
         body = {"schema": json.dumps(schema), "schemaType": "JSON"}
         for path in (

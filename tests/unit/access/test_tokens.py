@@ -55,8 +55,9 @@ def token(
 
 
 def with_rsa(text: bytes) -> bytes:
-    found: bytes = SIGNER.private_key.sign(text, PKCS1v15(), SHA256())  # type: ignore[union-attr]
-    return found
+    key = SIGNER.private_key
+    assert key is not None
+    return key.sign(text, PKCS1v15(), SHA256())
 
 
 def signed(header: dict[str, Any], sign: Callable[[bytes], bytes] = with_rsa) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ def log(count: int = 5) -> list[AuditEntry]:
 
 def forged(entry: AuditEntry, **changes: object) -> AuditEntry:
     """Change an entry and hash it anew, as somebody with the database in hand would."""
-    changed = replace(entry, **changes)  # type: ignore[arg-type]  # whatever is tried
+    changed = replace(entry, **changes)  # whatever is tried
     values = {name: getattr(changed, name) for name in Change.__slots__}
     return chained(Change(**values), changed.number, changed.previous)
 
@@ -66,8 +67,8 @@ def test_an_untouched_log_is_intact() -> None:
 )
 def test_a_change_of_any_member_breaks_the_chain_there(name: str) -> None:
     entries = log()
-    values = {"at": NOON, "number": 7}
-    entries[2] = replace(entries[2], **{name: values.get(name, "f" * 64)})  # type: ignore[arg-type]
+    values: dict[str, Any] = {"at": NOON, "number": 7}
+    entries[2] = replace(entries[2], **{name: values.get(name, "f" * 64)})
     report = check(entries)
     assert (report.entries, report.broken_at, report.is_intact) == (2, 3, False)
     assert report.reason is not None

@@ -72,7 +72,8 @@ def test_every_report_can_be_written_and_read_again(report: CheckReport) -> None
     (finding,) = contract.findings
     (read,) = json.loads(check_json(report).encode())["contracts"]
     assert read["findings"][0]["sentence"] == finding.sentence
-    assert read["findings"][0]["counterexample"]["text"] == finding.counterexample.text  # type: ignore[union-attr]
+    assert finding.counterexample is not None
+    assert read["findings"][0]["counterexample"]["text"] == finding.counterexample.text
     (run,) = json.loads(check_sarif(report, None).encode())["runs"]
     assert run["results"][0]["message"]["text"].count("\n") == 2
     suites = ET.fromstring(check_junit(report).encode())  # noqa: S314 - our own text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -219,8 +220,8 @@ class TestJson:
 
 
 class TestSarif:
-    def log(self, report: CheckReport, root: Path | None = None) -> dict[str, object]:
-        log: dict[str, object] = json.loads(check_sarif(report, root).encode())
+    def log(self, report: CheckReport, root: Path | None = None) -> dict[str, Any]:
+        log: dict[str, Any] = json.loads(check_sarif(report, root).encode())
         assert list(SARIF.iter_errors(log)) == []
         return log
 
@@ -230,12 +231,12 @@ class TestSarif:
         assert [error.json_path for error in SARIF.iter_errors(log)] == ["$.runs[0].results[0].level"]
 
     def test_an_empty_run_says_that_it_found_nothing(self) -> None:
-        (run,) = self.log(report_of(CLEAN))["runs"]  # type: ignore[misc]
+        (run,) = self.log(report_of(CLEAN))["runs"]
         assert run["results"] == []
         assert run["invocations"] == [{"executionSuccessful": True, "exitCode": 0}]
 
     def test_results_have_level_rule_and_line(self) -> None:
-        (run,) = self.log(EVERYTHING)["runs"]  # type: ignore[misc]
+        (run,) = self.log(EVERYTHING)["runs"]
         results = run["results"]
         assert [result["level"] for result in results] == ["error", "warning", "note", "error", "warning"]
         rules = run["tool"]["driver"]["rules"]
@@ -257,14 +258,14 @@ class TestSarif:
         assert results[0]["properties"]["suggestedVersion"] == "2.0.0"
 
     def test_paths_are_uris(self) -> None:
-        (run,) = self.log(report_of(ODD))["runs"]  # type: ignore[misc]
+        (run,) = self.log(report_of(ODD))["runs"]
         uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         assert uri == "r%C3%A4ume%20mit/a%2Cb%25%3Ac.yaml"
 
     def test_a_finding_keeps_its_fingerprint_when_lines_move(self) -> None:
         def fingerprints(finding: CheckFinding) -> object:
             contract = ContractCheck("f", "id", "1.0.0", findings=(finding,))
-            return self.log(report_of(contract))["runs"][0]["results"][0]["partialFingerprints"]  # type: ignore[index]
+            return self.log(report_of(contract))["runs"][0]["results"][0]["partialFingerprints"]
 
         moved = CheckFinding(
             LOWERED.severity, LOWERED.code, "said otherwise", Spot("f", 99), LOWERED.pointer, field="/age"

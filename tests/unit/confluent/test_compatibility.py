@@ -17,7 +17,7 @@ CHECK = "/compatibility/subjects/s/versions"
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def obj(closed: bool | None = None, **properties: Any) -> dict[str, Any]:  # noqa: FBT001 - a keyword of JSON Schema
+def obj(closed: bool | None = None, **properties: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if closed:
         schema["additionalProperties"] = False
@@ -46,7 +46,7 @@ def obj(closed: bool | None = None, **properties: Any) -> dict[str, Any]:  # noq
     ],
 )
 @only_sqlite
-def test_levels(ask: Ask, level: str, history: list[str], new: str, expected: bool) -> None:  # noqa: FBT001 - a case
+def test_levels(ask: Ask, level: str, history: list[str], new: str, expected: bool) -> None:
     ask("PUT", "/config/s", {"compatibility": "NONE"})
     for text in history:
         assert ask("POST", "/subjects/s/versions", {"schema": text})[0] == 200

@@ -137,7 +137,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.versions)
     @rule(subject=SUBJECTS, permanent=st.booleans())
-    def delete_subject(self, subject: str, permanent: bool) -> None:  # noqa: FBT001 - hypothesis names it
+    def delete_subject(self, subject: str, permanent: bool) -> None:
         answer = self.ask("DELETE", f"/subjects/{subject}?permanent={permanent}")
         model = self.model
         alive, everything = model.alive(subject), model.everything(subject)
@@ -168,7 +168,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.versions)
     @rule(subject=SUBJECTS, number=st.integers(1, 4), permanent=st.booleans())
-    def delete_version(self, subject: str, number: int, permanent: bool) -> None:  # noqa: FBT001 - the same
+    def delete_version(self, subject: str, number: int, permanent: bool) -> None:
         answer = self.ask(
             "DELETE", f"/subjects/{subject}/versions/{number}?permanent={str(permanent).lower()}"
         )

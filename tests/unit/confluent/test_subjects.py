@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -26,8 +27,6 @@ def numbers(ask: Ask) -> str:
 
 @pytest.mark.parametrize("name", ["sche/ma", "größe ✓", "a%2Fb", "?x=1#y", "a+b", "-", "versions", ":odd"])
 def test_a_subject_may_have_any_name(ask: Ask, name: str) -> None:
-    from urllib.parse import quote  # noqa: PLC0415
-
     path = f"/subjects/{quote(name, safe='')}"
     assert ask("POST", f"{path}/versions", STRING)[0] == 200
     assert ask("GET", "/subjects")[1] == [name]

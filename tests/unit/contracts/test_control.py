@@ -47,7 +47,7 @@ def trip_of(**changes: object) -> Trip:
 def test_two_ranges_overlap_when_they_share_an_offset(
     start: dict[int, int],
     end: dict[int, int],
-    overlaps: bool,  # noqa: FBT001
+    overlaps: bool,
 ) -> None:
     accepted = trip_of().range
     assert accepted.overlaps(start, end) is overlaps

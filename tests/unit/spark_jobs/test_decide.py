@@ -105,7 +105,7 @@ BUDGET = {"ratio": 0.2, "min_records": 10}
     ("accepted", "dropped", "quarantined", "stops"),
     [(8, 1, 1, False), (7, 1, 2, True), (5, 2, 2, False), (0, 0, 10, True), (0, 0, 9, False)],
 )
-def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: bool) -> None:  # noqa: FBT001
+def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: bool) -> None:
     tallies = [
         Tally(Disposition.ACCEPTED, None, accepted),
         Tally(Disposition.DROPPED, None, dropped),

@@ -143,7 +143,7 @@ def test_a_record_gets_so_many_violations_and_no_more(make_plan: Any) -> None:
         ("this.n > 5", b"[1]", True),
     ],
 )
-def test_cel(make_plan: Any, expression: str, value: bytes, breaks: bool) -> None:  # noqa: FBT001
+def test_cel(make_plan: Any, expression: str, value: bytes, breaks: bool) -> None:
     members = dict.fromkeys(["p", "n", "s"], True) | {
         "l": {"type": "array"},
         "o": {"properties": {"s": True}},
