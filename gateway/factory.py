@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from contracts.plan import EnforcementPlan
 from gateway.access.authentication import Authenticator
@@ -52,6 +52,11 @@ class Factory:
         self._alert_writer = AlertWriter(settings.alert_page_url)
         self.rate_limit = RateLimit(settings.rate_limit) if settings.rate_limit else None
 
+    @property
+    def report_retention(self) -> timedelta:
+        """How long a stream's reports are kept before its newest."""
+        return timedelta(days=self.settings.report_retention_days)
+
     def registry(self) -> Registry:
         """Make the service that publishes and finds contracts."""
         return Registry(self.database, now)
@@ -71,7 +76,10 @@ class Factory:
     def report_book(self) -> ReportBook:
         """Make the service that takes batch reports."""
         return ReportBook(
-            self.database, lambda report: self._alerts.send(self._alert_writer.of_report(report))
+            self.database,
+            self.report_retention,
+            now,
+            lambda report: self._alerts.send(self._alert_writer.of_report(report)),
         )
 
     def streams(self, by: Principal = ANONYMOUS) -> StreamReader:

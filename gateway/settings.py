@@ -25,6 +25,9 @@ class GatewaySettings(AccessSettings, AlertSettings):
     bootstrap_servers: str | None = Field(
         default=None, description="Kafka brokers, needed to show refused records on the desk."
     )
+    report_retention_days: int = Field(
+        default=30, ge=1, description="Reports this much older than the newest of their stream are deleted."
+    )
     max_document_bytes: int = Field(default=1 << 20, ge=1, description="Largest contract document or report.")
     max_judge_bytes: int = Field(default=8 << 20, ge=1, description="Largest body of records to judge.")
     max_judge_records: int = Field(default=10_000, ge=1, description="Most records judged in one request.")

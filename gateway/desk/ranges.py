@@ -39,16 +39,23 @@ RANGES = (
 )
 
 
-def range_named(name: str | None, first_report: datetime, last_report: datetime, now: datetime) -> Range:
-    """Give the range of that name; for another name the one that shows most of what there is to see.
+def ranges_within(retention: timedelta) -> tuple[Range, ...]:
+    """Give the ranges in which nothing is deleted yet; a retention is at least a day."""
+    return tuple(one for one in RANGES if one.span <= retention)
+
+
+def range_named(
+    name: str | None, offered: tuple[Range, ...], first_report: datetime, last_report: datetime, now: datetime
+) -> Range:
+    """Give the offered range of that name; for another name the one that shows most of what there is to see.
 
     That is a quarter of an hour for a stream that is no older, else an hour or, when nothing was reported in the
     last hour, the shortest range that reaches well back behind the last report.
     """
-    named = next((one for one in RANGES if one.name == name), None)
+    named = next((one for one in offered if one.name == name), None)
     if named is not None:
         return named
-    shortest, *others = RANGES
+    shortest, *others = offered
     if first_report >= now - shortest.span:
         return shortest
-    return next((one for one in others if last_report >= now - one.span * 3 / 4), RANGES[-1])
+    return next((one for one in others if last_report >= now - one.span * 3 / 4), others[-1])

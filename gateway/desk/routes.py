@@ -23,6 +23,7 @@ from gateway.api.dependencies import FactoryDep, read_body
 from gateway.desk import contract_views, record_views, stream_views
 from gateway.desk.expectation_views import expectation_rows
 from gateway.desk.quarantine import QuarantinedRecord
+from gateway.desk.ranges import ranges_within
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.desk.reveals import ROLE, read_parts, require_role
 from gateway.desk.writers import writers_of
@@ -99,7 +100,12 @@ def stream(
     """Show what a stream refused."""
     now = datetime.now(UTC)
     view = stream_views.stream_view(
-        factory.streams(), stream, range_name=range_name, rule=rule or None, now=now
+        factory.streams(),
+        stream,
+        range_name=range_name,
+        rule=rule or None,
+        now=now,
+        ranges=ranges_within(factory.report_retention),
     )
     history = factory.expectations().history(stream, view.range.since(now), view.range.until(now))
     return page("stream.html", view=view, expectations=expectation_rows(history))

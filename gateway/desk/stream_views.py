@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
-from gateway.desk.ranges import RANGES, Range, range_named
+from gateway.desk.ranges import Range, range_named
 from gateway.services.stream_conditions import Condition
 from gateway.services.streams import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
@@ -103,11 +103,17 @@ def stream_rows(reader: StreamReader, now: datetime) -> tuple[StreamRow, ...]:
 
 
 def stream_view(
-    reader: StreamReader, stream: str, *, range_name: str | None, rule: str | None, now: datetime
+    reader: StreamReader,
+    stream: str,
+    *,
+    range_name: str | None,
+    rule: str | None,
+    now: datetime,
+    ranges: tuple[Range, ...],
 ) -> StreamView:
-    """Give a stream's page for a range and, if one is named, a single rule. Raises NotFoundError."""
+    """Give a stream's page for one of the ranges and, if one is named, a single rule. Raises NotFoundError."""
     summary = reader.summary(stream)
-    chosen = range_named(range_name, summary.first_started_at, summary.last_committed_at, now)
+    chosen = range_named(range_name, ranges, summary.first_started_at, summary.last_committed_at, now)
     since, until = chosen.since(now), chosen.until(now)
     errors = reader.refusals(stream, since, until, chosen.buckets)
     warnings = reader.refusals(stream, since, until, chosen.buckets, Severity.WARNING)
@@ -121,7 +127,7 @@ def stream_view(
     return StreamView(
         row=_stream_row(summary, now),
         range=chosen,
-        ranges=tuple(RangeLink(one.name, _address(base, one.name, rule), one == chosen) for one in RANGES),
+        ranges=tuple(RangeLink(one.name, _address(base, one.name, rule), one == chosen) for one in ranges),
         rule=rule,
         chart=stacked(
             [bucket.start for bucket in errors],

@@ -18,7 +18,8 @@ from contracts.report import BatchReport
 from gateway.access.principal import Principal, subject_of
 from gateway.services.stream_conditions import Condition, condition_of
 from gateway.storage.database import Database
-from gateway.storage.sql import Stores, StreamSums
+from gateway.storage.reports import StreamSums
+from gateway.storage.sql import Stores
 from gateway.storage.stream_sums import RuleSum
 
 _MOST_RULES = 200

@@ -12,10 +12,13 @@ from contracts.verdict import Severity, Stage
 from gateway.access.principal import ANONYMOUS, Principal, Role, may_publish, subject_of
 from gateway.services.stream_conditions import StreamCondition, condition_of
 from gateway.storage.database import Database
-from gateway.storage.sql import Buckets, Stores, StreamSums
+from gateway.storage.reports import Buckets, StreamSums
+from gateway.storage.sql import Stores
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
+_PRUNED_AT_ONCE = 100
+"""Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that nobody waits."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -93,16 +96,26 @@ class RefusalBucket:
 
 
 class ReportBook:
-    """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept."""
+    """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept.
+
+    With each new report some are deleted that are older than the newest of their stream by more than `retention`.
+    The sums of a stream keep what they counted.
+    """
 
     def __init__(
-        self, database: Database, announce: Callable[[BatchReport], None] = lambda _report: None
+        self,
+        database: Database,
+        retention: timedelta,
+        now: Callable[[], datetime],
+        announce: Callable[[BatchReport], None] = lambda _report: None,
     ) -> None:
         self._database = database
+        self._retention = retention
+        self._now = now
         self._announce = announce
 
     def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
-        """Keep a report; False when it was kept before.
+        """Keep a report; False when it was kept before, or comes when reports of its age are deleted already.
 
         A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
         same one, or when the report is about another stream; NotFoundError and Forbidden when `by` may not publish
@@ -116,12 +129,33 @@ class ReportBook:
 
         def work(stores: Stores) -> bool:
             _may_report(stores, stream, by)
-            return _keep(stores, report)
+            return self._keep(stores, report)
 
         is_new = self._database.write(work)
         if is_new:
             self._announce(report)
         return is_new
+
+    def _keep(self, stores: Stores, report: BatchReport) -> bool:
+        kept = stores.reports.report(report.stream, report.epoch, report.n)
+        if kept is not None:
+            if (kept.start, kept.end, kept.records) == (report.start, report.end, report.records):
+                return False
+            raise ConflictError(
+                f"batch {report.epoch}/{report.n} of {report.stream} was reported with other offsets, and the first "
+                "report stands; a ledger that was made anew needs a registry that has not seen the old one"
+            )
+        keep_from = None
+        if (reach := stores.reports.reach(report.stream)) is not None:
+            # A job's clock that is ahead must not make everything look old.
+            keep_from = min(max(reach.newest, report.committed_at), self._now()) - self._retention
+            is_last = (report.epoch, report.n) > (reach.epoch, reach.n)
+            if report.committed_at < keep_from and not is_last:
+                return False  # it may have been kept and deleted: sums must not count it again
+        stores.reports.add_report(report)
+        if keep_from is not None:
+            stores.reports.prune(report.stream, keep_from, _PRUNED_AT_ONCE)
+        return True
 
 
 class StreamReader:
@@ -202,19 +236,6 @@ def _may_report(stores: Stores, stream: str, by: Principal) -> None:
     if topic is None or not by.sees(subject_of(topic)):
         raise NotFoundError(f"no contract is published under the id {stream}")
     may_publish(by, subject_of(topic))
-
-
-def _keep(stores: Stores, report: BatchReport) -> bool:
-    kept = stores.reports.report(report.stream, report.epoch, report.n)
-    if kept is None:
-        stores.reports.add_report(report)
-        return True
-    if (kept.start, kept.end, kept.records) != (report.start, report.end, report.records):
-        raise ConflictError(
-            f"batch {report.epoch}/{report.n} of {report.stream} was reported with other offsets, and the first "
-            "report stands; a ledger that was made anew needs a registry that has not seen the old one"
-        )
-    return False
 
 
 def _known(stores: Stores, stream: str) -> StreamSums:

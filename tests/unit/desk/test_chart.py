@@ -6,7 +6,7 @@ import pytest
 
 from gateway.desk import wording
 from gateway.desk.chart import HEIGHT, Series, coloured, nice_ceiling, sparkline, stacked
-from gateway.desk.ranges import RANGES, range_named
+from gateway.desk.ranges import RANGES, range_named, ranges_within
 
 NOW = datetime(2026, 11, 21, 4, 3, 7, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -59,11 +59,20 @@ def test_bucket_edges_do_not_move_with_the_clock() -> None:
 
 def test_range_without_a_name_shows_the_last_report() -> None:
     old = NOW - timedelta(days=20)
-    assert range_named("6h", old, NOW, NOW).name == "6h"
-    assert range_named(None, NOW - MINUTE, NOW, NOW).name == "15m"
-    assert range_named("nonsense", old, NOW, NOW).name == "1h"
-    assert range_named(None, old, NOW - timedelta(hours=1), NOW).name == "6h"
-    assert range_named(None, old, old, NOW).name == "30d"
+    assert range_named("6h", RANGES, old, NOW, NOW).name == "6h"
+    assert range_named(None, RANGES, NOW - MINUTE, NOW, NOW).name == "15m"
+    assert range_named("nonsense", RANGES, old, NOW, NOW).name == "1h"
+    assert range_named(None, RANGES, old, NOW - timedelta(hours=1), NOW).name == "6h"
+    assert range_named(None, RANGES, old, old, NOW).name == "30d"
+
+
+def test_only_ranges_are_offered_of_which_nothing_is_deleted() -> None:
+    assert ranges_within(timedelta(days=30)) == RANGES
+    day = ranges_within(timedelta(days=1))
+    assert [one.name for one in day] == ["15m", "1h", "6h", "24h"]
+    old = NOW - timedelta(days=20)
+    assert range_named("30d", day, old, NOW, NOW).name == "1h"
+    assert range_named(None, day, old, old, NOW).name == "24h"
 
 
 def test_numbers_and_times_as_the_desk_writes_them() -> None:
