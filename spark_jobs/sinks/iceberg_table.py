@@ -15,6 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 import structlog
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     IntegerType,
     LongType,
@@ -108,7 +109,7 @@ class LedgerTable:
         if not self._spark.catalog.tableExists(self._quoted):
             properties = ", ".join(f"'{key}' = '{value}'" for key, value in _TABLE_PROPERTIES.items())
             fields = ", ".join(_definition(field) for field in wanted)
-            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+            self._ensure_namespace(namespace)
             self._spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {self._quoted} ({fields}) USING iceberg TBLPROPERTIES ({properties})"
             )
@@ -126,6 +127,14 @@ class LedgerTable:
                     f"{self.name}: column {field.name} is {found.dataType.simpleString()}, the contract says "
                     f"{field.dataType.simpleString()}; give the column another name in the contract, or alter the table"
                 )
+
+    def _ensure_namespace(self, namespace: str) -> None:
+        try:
+            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        except (Py4JError, PySparkException):
+            # Spark looks before it creates; of two streams that start at once, the catalog fails the later one.
+            if not self._spark.catalog.databaseExists(namespace):
+                raise
 
     @property
     def uuid(self) -> str:
