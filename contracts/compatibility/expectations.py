@@ -6,7 +6,8 @@ that decides is certain; other changes are undetermined and warn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
@@ -15,15 +16,18 @@ from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.intervals import Intervals
 from contracts.model import DataContract, Expectation
+from contracts.terms import OnViolation
 from contracts.verdict import Severity
 
 CODES: Final = {
-    "expectation.added": "an expectation of severity error is new",
-    "expectation.removed": "an expectation of severity error is gone",
+    "expectation.added": "an expectation that keeps batches from being written is new, or did not keep them before",
+    "expectation.removed": "an expectation that kept batches from being written is gone, or does not keep them any more",
     "expectation.tightened": "batches that met an expectation need not meet it any more",
     "expectation.loosened": "batches that did not meet an expectation may meet it now",
+    "expectation.rewritten": "an expectation is written in another way, and met by the same batches",
+    "expectation.on-violation-changed": "what becomes of a batch that does not meet an expectation is something else",
     "expectation.changed": "an expectation changed in a way that cannot be decided",
-    "expectation.warning-changed": "an expectation of severity warning is another",
+    "expectation.warning-changed": "an expectation that keeps no batch from being written is another",
 }
 """Every code that a comparison of expectations gives, and what it says. They are stable."""
 
@@ -33,57 +37,89 @@ _ALLOWED: Final = "_in_set"
 _FORBIDDEN: Final = "_not_be_in_set"
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An expectation of one of the contracts, and what becomes of a batch that does not meet it."""
+
+    expectation: Expectation
+    effect: OnViolation | None
+    """None for severity warning."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether such a batch is kept from being written."""
+        return self.effect not in {None, OnViolation.ALERT}
+
+    @property
+    def consequence(self) -> str:
+        return "a warning" if self.effect is None else self.effect.value
+
+
 def compare_expectations(base: DataContract, candidate: DataContract) -> Iterator[Change]:
     """Compare the expectations of two contracts."""
-    before = {each.id: (index, each) for index, each in enumerate(base.expectations)}
-    after = {each.id: (index, each) for index, each in enumerate(candidate.expectations)}
+    before = {each.id: index for index, each in enumerate(base.expectations)}
+    after = {each.id: index for index, each in enumerate(candidate.expectations)}
     for name in dict.fromkeys([*after, *before]):
-        old, new = before.get(name), after.get(name)
-        if old is not None and new is not None and old[1] == new[1]:
+        old, new = _side(base, before.get(name)), _side(candidate, after.get(name))
+        if old == new:
             continue
-        pointer = f"/expectations/{new[0]}" if new else _list(candidate)
-        base_pointer = f"/expectations/{old[0]}" if old else _list(base)
-        fields = _fields(candidate if new else base, (new or before[name])[1])
-        yield _change(old[1] if old else None, new[1] if new else None, (pointer, base_pointer), fields)
-
-
-def _change(
-    old: Expectation | None, new: Expectation | None, places: tuple[str, str], fields: tuple[str, ...]
-) -> Change:
-    counts = [each is not None and each.severity is Severity.ERROR for each in (old, new)]
-    name = f"the expectation `{(new or old).id}`"  # type: ignore[union-attr] # one of them is there
-    if not any(counts):
-        return Change(
-            "expectation.warning-changed",
-            f"{name} of severity warning changed",
-            *places,
-            Outcome.PROVEN,
-            fields,
+        pointer, base_pointer = (
+            f"/expectations/{places[name]}" if name in places else _list(contract)
+            for places, contract in ((after, candidate), (before, base))
         )
-    if old is None or new is None or counts[0] != counts[1]:
+        fields = _fields(candidate, new.expectation) if new else _fields(base, old.expectation)  # type: ignore[union-attr] # one of them is there
+        yield from _changes(old, new, (pointer, base_pointer), fields)
+
+
+def _side(contract: DataContract, index: int | None) -> _Side | None:
+    if index is None:
+        return None
+    expectation = contract.expectations[index]
+    if expectation.severity is Severity.WARNING:
+        return _Side(expectation, None)
+    effect = OnViolation(expectation.on_violation or contract.on_violation)
+    return _Side(expectation, OnViolation.QUARANTINE if effect is OnViolation.DROP else effect)
+
+
+def _changes(
+    old: _Side | None, new: _Side | None, places: tuple[str, str], fields: tuple[str, ...]
+) -> Iterator[Change]:
+    counts = [each is not None and each.counts for each in (old, new)]
+    name = f"the expectation `{(new or old).expectation.id}`"  # type: ignore[union-attr] # one of them is there
+    if not any(counts):
+        sentence = f"{name}, which keeps no batch from being written, changed"
+        yield Change("expectation.warning-changed", sentence, *places, Outcome.PROVEN, fields)
+    elif old is None or new is None or counts[0] != counts[1]:
         code = "expectation.added" if counts[1] else "expectation.removed"
-        what = "is new" if old is None else "is gone" if new is None else _severities(old, new)
+        what = "is new" if old is None else "is gone" if new is None else _consequences(old, new)
         breaks = Direction.BACKWARD if counts[1] else Direction.FORWARD
-        return Change(code, f"{name} {what}", *places, Outcome.REFUTED, fields, frozenset({breaks}))
-    sentence = f"{name}: {_differences(old, new)}"
+        yield Change(code, f"{name} {what}", *places, Outcome.REFUTED, fields, frozenset({breaks}))
+    else:
+        if old.effect is not new.effect:
+            code, sentence = "expectation.on-violation-changed", f"{name} {_consequences(old, new)}"
+            severity = FindingSeverity.WARNING
+            yield Change(code, sentence, *places, Outcome.PROVEN, fields, frozenset(), severity)
+        if _meaning(old) != _meaning(new):
+            sentence = f"{name}: {_differences(old.expectation, new.expectation)}"
+            yield _changed(old.expectation, new.expectation, sentence, places, fields)
+
+
+def _changed(
+    old: Expectation, new: Expectation, sentence: str, places: tuple[str, str], fields: tuple[str, ...]
+) -> Change:
     tightened, loosened = _compared(old, new)
     if tightened is None or loosened is None:
-        return Change(
-            "expectation.changed",
-            sentence,
-            *places,
-            Outcome.UNDETERMINED,
-            fields,
-            severity=FindingSeverity.WARNING,
-        )
-    breaks_in = frozenset(
-        direction
-        for direction, is_broken in ((Direction.BACKWARD, tightened), (Direction.FORWARD, loosened))
-        if is_broken
-    )
-    code = "expectation.tightened" if tightened else "expectation.loosened"
-    outcome = Outcome.REFUTED if breaks_in else Outcome.PROVEN
-    return Change(code, sentence, *places, outcome, fields, breaks_in)
+        code, severity = "expectation.changed", FindingSeverity.WARNING
+        return Change(code, sentence, *places, Outcome.UNDETERMINED, fields, severity=severity)
+    broken = {Direction.BACKWARD: tightened, Direction.FORWARD: loosened}
+    breaks = frozenset(direction for direction, is_broken in broken.items() if is_broken)
+    code = "expectation.tightened" if tightened else f"expectation.{'loosened' if loosened else 'rewritten'}"
+    return Change(code, sentence, *places, Outcome.REFUTED if breaks else Outcome.PROVEN, fields, breaks)
+
+
+def _meaning(side: _Side) -> tuple[Any, ...]:
+    expectation = side.expectation
+    return expectation.type, expectation.kwargs, expectation.min_records, expectation.description
 
 
 def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | None]:
@@ -91,7 +127,7 @@ def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | N
     if old.type != new.type:
         return None, None
     left, right = dict(old.kwargs), dict(new.kwargs)
-    tightened = loosened = False
+    tightened, loosened = new.min_records < old.min_records, new.min_records > old.min_records
     if old.type.endswith(_BETWEEN):
         before, after = _interval(left), _interval(right)
         if before is None or after is None:
@@ -128,16 +164,17 @@ def _interval(kwargs: dict[str, Any]) -> Intervals | None:
 
 
 def _differences(old: Expectation, new: Expectation) -> str:
-    before: Mapping[str, Any] = {"type": old.type, **old.kwargs}
-    after: Mapping[str, Any] = {"type": new.type, **new.kwargs}
+    before, after = (
+        {"type": each.type, **each.kwargs, "min_records": each.min_records} for each in (old, new)
+    )
     names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
     return (
         ", ".join(was_and_is(name, before.get(name), after.get(name)) for name in names) or "it is the same"
     )
 
 
-def _severities(old: Expectation, new: Expectation) -> str:
-    return f"was of severity {old.severity.value} and is of severity {new.severity.value}"
+def _consequences(old: _Side, new: _Side) -> str:
+    return f"was {old.consequence} and is {new.consequence} for a batch that does not meet it"
 
 
 def _fields(contract: DataContract, expectation: Expectation) -> tuple[str, ...]:

@@ -8,13 +8,15 @@ from typing import Any, Final
 from contracts.compatibility import json_schema
 from contracts.compatibility.constants import fields_of_rule
 from contracts.compatibility.effects import refuses
+from contracts.compatibility.expression_values import NAN
+from contracts.compatibility.expressions import Member
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.texts import is_common
-from contracts.fields import FieldType, SchemaFields, tokens
+from contracts.fields import FieldType, SchemaFields, join, tokens
 from contracts.model import DataContract, JsonSchema
 from contracts.rule_model import Forbidden, Matches, OneOf, Range, Rule
-from contracts.rules.places import EACH
+from contracts.rules.places import EACH, Path
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
@@ -22,6 +24,7 @@ STEPS: Final = 4_000
 """Steps of a proof about one rule or one assumption."""
 _MAX_RULES: Final = 40
 _MAX_PATTERNS: Final = 2
+_OBJECT: Final = frozenset({"object"})
 
 
 def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) -> bool:
@@ -38,6 +41,37 @@ def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) 
         {**wanted, **_dialect(schema.definition)},
         formats_asserted=schema.formats == "assert",
         budget=STEPS,
+    )
+    return inclusion.outcome is Outcome.PROVEN
+
+
+def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
+    """Say what is known of a member of every record that fits the schema; None where nothing is proven."""
+    found = [fields.find(join(path[:length])) for length in range(len(path) + 1)]
+    types = [each.types for each in found if each is not None]
+    if len(types) < len(found) or any(token.isdigit() or token == EACH for token in path):
+        return None
+    schema = contract.schema_
+    if not isinstance(schema, JsonSchema):
+        held = types[-1] | ({NAN} if "number" in types[-1] else set())
+        return Member(held) if all(each == _OBJECT for each in types[:-1]) else None
+    for is_always_there in (True, False):
+        wanted: dict[str, Any] = {"type": sorted(types[-1] - {"bytes"})}
+        for token in reversed(path):
+            required = {"required": [token]} if is_always_there else {}
+            wanted = {"type": "object", "properties": {token: wanted}, **required}
+        if _is_within(schema, wanted):
+            return Member(types[-1], is_always_there)
+    return None
+
+
+def _is_within(schema: JsonSchema, wanted: dict[str, Any]) -> bool:
+    """Whether all that fits a schema surely fits what is wanted."""
+    definition = True if schema.definition is None else schema.definition
+    dialect = _dialect(definition)
+    is_asserted = schema.formats == "assert"
+    inclusion = json_schema.includes(
+        definition, {**wanted, **dialect}, formats_asserted=is_asserted, budget=STEPS
     )
     return inclusion.outcome is Outcome.PROVEN
 

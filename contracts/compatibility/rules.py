@@ -7,20 +7,22 @@ that shows the difference. What is neither proven nor shown is undetermined, and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from contracts.compatibility.changes import Change, was_and_is
 from contracts.compatibility.constants import fields_of_rule, places_of_rule
 from contracts.compatibility.effects import effect, refuses
+from contracts.compatibility.expressions import refuses_as_much
 from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.judging import Judge, Pair
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.predicates import Predicate, implied, predicate_of
-from contracts.compatibility.rule_schemas import covered_by_schema
+from contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from contracts.compatibility.separation import Search
 from contracts.model import DataContract
-from contracts.rule_model import Rule
+from contracts.rule_model import Cel, Rule
 
 CODES: Final = {
     "rule.added": "a rule is new",
@@ -37,6 +39,8 @@ CODES: Final = {
 
 MAX_PROOFS: Final = 8
 """Most rules of a direction for which a proof is sought in the schema."""
+MAX_EXPRESSION: Final = 2_000
+"""Longest expression in CEL that is compared but by its text."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
@@ -74,7 +78,7 @@ def _one_way(
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
         known = _refusing(old) if known is None else known
-        if not is_altered and _is_implied(rule, new, known):
+        if not is_altered and (_is_implied(rule, new, known) or _is_expressed(rule, old)):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
@@ -118,6 +122,20 @@ def _refusing(judge: Judge) -> list[Predicate]:
 def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
     predicate = predicate_of(rule, new.fields)
     return predicate is not None and implied(predicate, known)
+
+
+def _is_expressed(rule: Rule, old: Judge) -> bool:
+    """Whether expressions of the old side refuse what an expression refuses."""
+    if not isinstance(rule, Cel) or len(rule.expr) > MAX_EXPRESSION:
+        return False
+    others = [
+        each
+        for each in old.contract.rules
+        if isinstance(each, Cel) and refuses(each, old.contract) and len(each.expr) <= MAX_EXPRESSION
+    ]
+    # What stood under the same name is tried first.
+    others.sort(key=lambda each: each.id != rule.id)
+    return bool(others) and refuses_as_much(rule, others, partial(member_of, old.contract, old.fields))
 
 
 def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> Iterator[Change]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum, auto
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from cel_expr_python import cel
@@ -71,7 +71,7 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
         return None
     # What a field lacks is a matter of `nulls`; what an expression lacks, without a field, too.
     unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
-    roots = _roots(rule)
+    roots = roots_of(rule)
     node = syntax_of(expression)
     quick = _quick(node, roots, unknown=unknown)
 
@@ -110,7 +110,8 @@ def _built_of_field(
     return Built((roots.value, roots.parent, ()), breaks, field, message, detail, lowered, asks_fit=True)
 
 
-def _roots(rule: Cel) -> Roots:
+def roots_of(rule: Cel) -> Roots:
+    """Give the paths of what the expression of a rule can name."""
     if rule.field is None:
         return Roots()
     path = tokens(rule.field)
@@ -174,6 +175,14 @@ def _lowered(rule: Cel, node: Node, roots: Roots, *, unknown: bool) -> Lowered:
     )
 
 
+def tree_of(rule: Cel) -> Node:
+    """Read the syntax tree of a rule; None for what is no expression."""
+    try:
+        return syntax_of(_environment(_THIS if rule.field is None else _WITH_FIELD).compile(rule.expr))
+    except RuntimeError:
+        return None
+
+
 def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
     """Name the type that an expression gives, such as bool or dyn; None for what is no expression."""
     try:
@@ -184,11 +193,18 @@ def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
 
 def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
     """Evaluate an expression over the values that it names; None for what is no expression."""
+    evaluator = _evaluator(expression, tuple(variables))
+    return None if evaluator is None else evaluate_with(evaluator, variables)
+
+
+@lru_cache(maxsize=256)
+def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | None:
+    """Compile an expression; None for what is none."""
     try:
-        evaluator = _environment(tuple(variables)).compile(expression).eval
+        evaluator: Callable[..., Any] = _environment(names).compile(expression).eval
     except RuntimeError:
         return None
-    return evaluate_with(evaluator, variables)
+    return evaluator
 
 
 def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:

@@ -82,7 +82,7 @@ class _Lowering:
                 return joined(name, self.boolean(left), self.boolean(right))
             case Call("!_", (operand,)):
                 return self.boolean(operand).inverse()
-            case Call("_?:_", (condition, one, other)):
+            case Call("_?_:_", (condition, one, other)):
                 return chosen(self.boolean(condition), self.boolean(one), self.boolean(other))
             case Call(name, (left, right)) if name in _ORDERS:
                 return self._order(_ORDERS[name], left, right)

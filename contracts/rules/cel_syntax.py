@@ -15,6 +15,8 @@ _DOUBLE: Final = struct.Struct("<d")
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _ANY_VALUE = 2
 _CHECKED_EXPR = 4
+_FOLD_NAMES: Final = (1, 3, 8)
+_FOLD_PARTS: Final = (2, 4, 5, 6, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,15 @@ class Items:
     items: tuple[Node, ...]
 
 
-Node = Const | Ident | Select | Call | Items | None
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What a macro over a list or map was expanded to: its names, and its parts in the order of the message."""
+
+    names: tuple[str, ...]
+    parts: tuple[Node, ...]
+
+
+Node = Const | Ident | Select | Call | Items | Fold | None
 """A node of the tree; None for what no lowering knows."""
 
 
@@ -78,11 +88,19 @@ def _node(data: bytes) -> Node:  # noqa: PLR0911 - one for each node
             case 6:
                 args = [_node(part) for number, part in _fields(value) if number in {1, 3}]
                 return Call(_last(value, 2).decode(), tuple(args))
+            case 9:
+                return _fold(value)
             case 7:
                 if any(number == 2 for number, _ in _fields(value)):  # optional items
                     return None
                 return Items(tuple(_node(part) for number, part in _fields(value) if number == 1))
     return None
+
+
+def _fold(data: bytes) -> Node:
+    fields = dict(_fields(data))
+    names = tuple(fields[number].decode() for number in _FOLD_NAMES if number in fields)
+    return Fold(names, tuple(_node(fields[number]) for number in _FOLD_PARTS if number in fields))
 
 
 def _const(data: bytes) -> Node:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from contracts.compatibility.finding import FindingSeverity
+from contracts.compatibility.finding import Direction, FindingSeverity
 from gateway.checks.codes import MEANINGS
 from gateway.checks.json_report import json_text
 from gateway.checks.places import from_root
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
 from gateway.checks.shown import printable
 
+_OF_READERS = ("schema.", "avro.")
+_FORWARD = "/forward"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {
     FindingSeverity.BREAKING: "error",
@@ -29,20 +31,20 @@ _LEVELS = {
 def check_sarif(report: CheckReport, root: Path | None) -> str:
     """Write a report as a SARIF log of one run; paths count from `root`, the repository's top folder."""
     found = [(contract, finding) for contract in report.contracts for finding in contract.findings]
-    codes = sorted({finding.code for _, finding in found})
+    rules = sorted({_rule(finding) for _, finding in found})
     run = {
         "tool": {
             "driver": {
                 "name": "Tidegate",
                 "version": version("tidegate"),
-                "rules": [{"id": code, "shortDescription": {"text": _description(code)}} for code in codes],
+                "rules": [{"id": rule, "shortDescription": {"text": _description(rule)}} for rule in rules],
             }
         },
         # Places count characters, not the halves of surrogate pairs, which are SARIF's default.
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True, "exitCode": int(report.failed)}],
         "results": [
-            _result(contract, finding, codes.index(finding.code), root) for contract, finding in found
+            _result(contract, finding, rules.index(_rule(finding)), root) for contract, finding in found
         ],
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -52,7 +54,7 @@ def check_sarif(report: CheckReport, root: Path | None) -> str:
 def _result(contract: ContractCheck, finding: CheckFinding, rule: int, root: Path | None) -> dict[str, Any]:
     file = from_root(finding.spot.file, root)
     return {
-        "ruleId": finding.code,
+        "ruleId": _rule(finding),
         "ruleIndex": rule,
         "level": _LEVELS[finding.severity],
         "message": {"text": message(finding)},
@@ -101,6 +103,19 @@ def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
     return hashlib.sha256("\n".join(about).encode(errors="backslashreplace")).hexdigest()
 
 
-def _description(code: str) -> str:
+def _rule(finding: CheckFinding) -> str:
+    """Give the rule of a finding: its code, and apart what readers with the earlier version meet.
+
+    Of schemas a code tells what the schema that reads has against the one that wrote: a maximum that was raised is a
+    lower one to who reads with the earlier version. Source: SARIF 2.1.0, section 3.27.5 (hierarchical names).
+    """
+    is_of_readers = finding.direction is Direction.FORWARD and finding.code.startswith(_OF_READERS)
+    return f"{finding.code}{_FORWARD}" if is_of_readers else finding.code
+
+
+def _description(rule: str) -> str:
+    code = rule.removesuffix(_FORWARD)
     meaning = MEANINGS.get(code, code)
+    if code != rule:
+        return f"Read with the earlier version: {meaning}."
     return f"{meaning[:1].upper()}{meaning[1:]}."

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from contracts.compatibility.avro import includes as avro_includes
+from contracts.compatibility.finding import Direction
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
-from contracts.compatibility.json_schema import includes as json_includes
+from contracts.compatibility.json_schema import Pair
 from gateway.confluent.entities import AVRO, JSON, Config
 from gateway.confluent.json_text import json_text
 from gateway.confluent.parsing import ParsedSchema
@@ -65,17 +66,25 @@ def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Ear
 
 def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
     """Say whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
+    return _answer(old, new, Direction.BACKWARD)
+
+
+def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclusion:
+    """Say whether `new` accepts what `old` does, or forward the reverse; told from the old schema to the new one."""
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
-    return _included(old.schema_type, json_text(old.definition), json_text(new.definition))
+    return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _included(schema_type: str, old: str, new: str) -> Inclusion:
+def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inclusion:
     """Decide inclusion, once: the same schemas are compared before the writers' turn and in it."""
+    before, after = json.loads(old), json.loads(new)
+    is_forward = direction is Direction.FORWARD
     if schema_type == AVRO:
-        return avro_includes(json.loads(old), json.loads(new))
-    return json_includes(json.loads(old), json.loads(new), formats_asserted=True)
+        return avro_includes(after, before) if is_forward else avro_includes(before, after)
+    pair = Pair(before, after, formats_asserted=True)
+    return pair.back() if is_forward else pair.forth()
 
 
 def _compare(earlier: Earlier, new: ParsedSchema, level: str) -> tuple[str, ...]:
@@ -83,28 +92,32 @@ def _compare(earlier: Earlier, new: ParsedSchema, level: str) -> tuple[str, ...]
         told = f"{earlier.name} is of type {earlier.schema.schema_type}, the new schema of type {new.schema_type}"
         return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{told}'}}",)
     messages: tuple[str, ...] = ()
-    if level.startswith(("BACKWARD", "FULL")):
-        messages += _messages(inclusion(earlier.schema, new), f"data of {earlier.name} under the new schema")
-    if level.startswith(("FORWARD", "FULL")):
-        messages += _messages(inclusion(new, earlier.schema), f"data of the new schema under {earlier.name}")
+    for direction, what in (
+        (Direction.BACKWARD, f"data of {earlier.name} under the new schema"),
+        (Direction.FORWARD, f"data of the new schema under {earlier.name}"),
+    ):
+        if level.startswith((direction.name, "FULL")):
+            messages += _messages(_answer(earlier.schema, new, direction), what, direction)
     return messages
 
 
-def _messages(found: Inclusion, what: str) -> tuple[str, ...]:
+def _messages(found: Inclusion, what: str, direction: Direction) -> tuple[str, ...]:
     if found.outcome is Outcome.PROVEN:
         return ()
-    return tuple(_message(difference, what) for difference in found.differences) or (
+    return tuple(_message(difference, what, direction) for difference in found.differences) or (
         f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",
     )
 
 
-def _message(difference: Difference, what: str) -> str:
+def _message(difference: Difference, what: str, direction: Direction) -> str:
+    places = difference.new_pointer, difference.old_pointer
+    new, old = places if direction is Direction.BACKWARD else places[::-1]
     shown = (
         f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
     )
     return (
         f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "
-        f"{difference.sentence}', path:'{difference.new_pointer}', oldPath:'{difference.old_pointer}', "
+        f"{difference.sentence}', path:'{new}', oldPath:'{old}', "
         f"field:'{difference.field}'{shown}}}"
     )
 
@@ -118,8 +131,8 @@ def _passes_leniently(old: ParsedSchema, new: ParsedSchema, level: str) -> bool:
         pairs.append((old, new))
     if level.startswith(("FORWARD", "FULL")):
         pairs.append((new, old))
+    asked = [(json_text(closed(one.definition)), json_text(opened(other.definition))) for one, other in pairs]
     return all(
-        _included(JSON, json_text(closed(writer.definition)), json_text(opened(reader.definition))).outcome
-        is Outcome.PROVEN
-        for writer, reader in pairs
+        _included(JSON, writer, reader, Direction.BACKWARD).outcome is Outcome.PROVEN
+        for writer, reader in asked
     )

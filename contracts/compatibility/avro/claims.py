@@ -29,6 +29,7 @@ CODES: Final = {
     "avro.fixed-size-changed": "a fixed has another size",
     "avro.enum-symbol-removed": "the reader lacks a symbol and has no default",
     "avro.union-branch-removed": "the reader takes no value of a branch of the writer's union",
+    "avro.union-branch-ambiguous": "readers differ in which branch of the union they take, and read other values",
     "avro.field-without-default": "the reader wants a field that is not written, and has no default for it",
     "avro.default-invalid": "the default of a field is no value of its type, so that readers differ",
     "avro.alias-ambiguous": "aliases leave open which field of the writer is meant",
@@ -97,6 +98,20 @@ def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) ->
     data = (Branch(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
     sentence = f"{branch} of the union cannot be read as {reader}"
     return Claim("avro.union-branch-removed", "type", sentence, data, f"/{index}")
+
+
+def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -> Iterator[Claim]:
+    """Say that readers take different branches, where what they read then differs.
+
+    A number is the same number in each branch, and of `bytes` that are read as a string the leaves say what is lost.
+    """
+    is_told = isinstance(writer, Primitive) and writer.kind != "string"
+    if len(choices) > 1 and not is_told:
+        first, same = choices
+        sentence = (
+            f"some readers take {writer} as {first}, the first branch that matches, and others as {same}"
+        )
+        yield Claim("avro.union-branch-ambiguous", "type", sentence, (), old)
 
 
 def leaf_claims(place: Place) -> Iterator[Claim]:

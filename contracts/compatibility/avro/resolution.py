@@ -15,6 +15,7 @@ from typing import Any, Final
 from contracts.compatibility.avro.claims import (
     CODES,
     Claim,
+    branch_ambiguous,
     branch_missing,
     enum_claims,
     leaf_claims,
@@ -102,12 +103,15 @@ class _Walk:
         match writer, reader:
             case Union(), _:
                 for index, branch in enumerate(writer.branches):
-                    if not _choices(branch, reader):
+                    choices = _choices(branch, reader)
+                    if not choices:
                         yield branch_missing(writer, index, reader, self._sizes)
+                    yield from branch_ambiguous(branch, choices, f"/{index}")
             case _, Union():
                 choices = _choices(writer, reader)
                 if not choices:
                     yield mismatch(place, self._sizes)
+                yield from branch_ambiguous(writer, choices)
             case (Array(), Array()) | (Map(), Map()):
                 pass
             case _ if not matches(writer, reader):

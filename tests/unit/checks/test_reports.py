@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -256,6 +257,24 @@ class TestSarif:
             "consumers: bed-planning, national-statistics"
         )
         assert results[0]["properties"]["suggestedVersion"] == "2.0.0"
+
+    def test_what_readers_with_the_earlier_version_meet_is_a_rule_of_its_own(self) -> None:
+        forward = replace(LOWERED, direction=Direction.FORWARD)
+        loosened = replace(LOWERED, code="rule.loosened", direction=Direction.FORWARD)
+        (run,) = self.log(report_of(ContractCheck("f", findings=(LOWERED, forward, loosened))))["runs"]  # type: ignore[misc]
+        rules = {rule["id"]: rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"]}
+        assert rules == {
+            "rule.loosened": "A rule lets records pass that it refused.",
+            "schema.maximum-lowered": "The largest accepted number is smaller.",
+            "schema.maximum-lowered/forward": (
+                "Read with the earlier version: the largest accepted number is smaller."
+            ),
+        }
+        assert [result["ruleId"] for result in run["results"]] == [
+            "schema.maximum-lowered",
+            "schema.maximum-lowered/forward",
+            "rule.loosened",
+        ]
 
     def test_paths_are_uris(self) -> None:
         (run,) = self.log(report_of(ODD))["runs"]

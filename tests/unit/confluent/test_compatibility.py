@@ -92,6 +92,17 @@ def test_verbose_says_where_why_and_with_which_record(ask: Ask) -> None:
     assert evidence in refusal
 
 
+@only_sqlite
+def test_forward_messages_tell_a_change_from_the_earlier_version_to_the_new_one(ask: Ask) -> None:
+    ask("PUT", "/config/s", {"compatibility": "FULL"})
+    ask("POST", "/subjects/s/versions", obj(age={"type": "integer", "maximum": 150}))
+    wider = {"allOf": [{"type": "integer", "maximum": 200}]}
+    (evidence, _) = ask("POST", f"{CHECK}/latest?verbose=true", obj(age=wider))[1]["messages"]
+    assert "data of the new schema under version 1: `maximum` of `/age` went from 150 to 200" in evidence
+    assert "path:'/properties/age/allOf/0/maximum', oldPath:'/properties/age/maximum'" in evidence
+    assert json.loads(evidence.rpartition("counterexample:")[2].removesuffix("}"))["age"] == 151
+
+
 def test_verbose_makes_an_invalid_schema_an_answer(ask: Ask) -> None:
     ask("POST", "/subjects/s/versions", {"schema": ONE})
     plain = ask("POST", f"{CHECK}/latest", {"schema": "{"})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
+import avro.io
+import avro.schema
 import fastavro
 import pytest
 
 from contracts.compatibility.avro import CODES, includes, resolve
-from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.inclusion import Inclusion, Outcome
 from contracts.errors import ContractError
 
 Schema = Any
@@ -195,8 +198,51 @@ def test_what_only_some_readers_take_is_undetermined() -> None:
     narrowed = record(("a", "string"), namespace="y")
     inclusion = includes([other], [one, narrowed])  # the specification takes x.R, Apache's library y.R
     assert inclusion.outcome is Outcome.UNDETERMINED
-    assert [each.code for each in inclusion.differences] == ["avro.type-changed"]
-    assert inclusion.differences[0].counterexample is None
+    assert [each.code for each in inclusion.differences] == [
+        "avro.union-branch-ambiguous",
+        "avro.type-changed",
+    ]
+    assert [each.counterexample for each in inclusion.differences] == [None, None]
+
+
+AMBIGUOUS = [
+    ("text", "string", ["bytes", "string"]),
+    ("text of a union", ["null", "string"], ["null", "bytes", "string"]),
+    ("text beside bytes", ["bytes", "string"], ["null", "bytes", "string"]),
+    ("text of an unchanged union", record(("a", ["bytes", "string"])), record(("a", ["bytes", "string"]), ("b", "int", {"default": 1}))),
+    ("text with a logical type", logical("string", "uuid"), ["bytes", logical("string", "uuid")]),
+    ("records of two namespaces", record(("a", "int"), name="y.R"), [record(("a", "int"), name="x.R"), record(("a", "int"), name="y.R")]),
+    ("enums by an alias", enum("A", name="E"), [enum("A", name="F", aliases=["E"]), enum("A", name="E")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"), [case[1:] for case in AMBIGUOUS], ids=[c[0] for c in AMBIGUOUS]
+)
+def test_what_readers_take_by_different_branches_is_undetermined(writer: Schema, reader: Schema) -> None:
+    """The specification takes the first branch that matches, Apache's libraries the one of the same type and name."""
+    inclusion = includes(writer, reader)
+    assert inclusion.outcome is Outcome.UNDETERMINED
+    assert [each.code for each in inclusion.differences] == ["avro.union-branch-ambiguous"]
+
+
+@pytest.mark.parametrize(("writer", "reader"), [("int", ["long", "int"]), ("float", ["double", "float"])])
+def test_a_number_is_the_same_in_whichever_branch_readers_take(writer: Schema, reader: Schema) -> None:
+    assert includes(writer, reader) == Inclusion(Outcome.PROVEN)
+    assert both_readings(writer, reader, 1) == (1, 1)
+
+
+def test_fastavro_and_apache_read_other_values_where_the_branch_is_ambiguous() -> None:
+    assert both_readings("string", ["bytes", "string"], "a") == (b"a", "a")
+
+
+def both_readings(writer: Schema, reader: Schema, value: Any) -> tuple[Any, Any]:
+    """Read a value by fastavro, and by Apache's library."""
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, writer, value)
+    parsed = [avro.schema.parse(json.dumps(schema)) for schema in (writer, reader)]
+    by_apache = avro.io.DatumReader(*parsed).read(avro.io.BinaryDecoder(io.BytesIO(stream.getvalue())))
+    return fastavro.schemaless_reader(io.BytesIO(stream.getvalue()), writer, reader), by_apache
 
 
 def test_a_default_that_is_no_value_of_its_type_is_undetermined() -> None:
@@ -243,7 +289,7 @@ def test_what_is_no_schema_is_an_error_of_its_author() -> None:
 
 def test_every_code_of_the_table_is_given_by_some_case() -> None:
     given = {code for _, _, _, code, _ in REFUSED}
-    given |= {"avro.default-invalid", "avro.too-large", "avro.field-renamed"}
+    given |= {"avro.union-branch-ambiguous", "avro.default-invalid", "avro.too-large", "avro.field-renamed"}
     given |= {each.code for case in READABLE for each in resolve(*case[1:]).remarks}
     given |= {
         each.code for each in resolve(record(("a", "int", {"default": 1})), record(("a", "int"))).remarks

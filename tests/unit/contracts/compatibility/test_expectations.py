@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from contracts.compatibility.compare import compare
+from contracts.compatibility.expectations import CODES
 from contracts.compatibility.finding import FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.model import Compatibility
@@ -37,9 +38,22 @@ CASES = [
     (MEAN, with_kwargs(MEAN, strict_max=True), "expectation.tightened", {"BACKWARD"}),
     (MEAN, with_kwargs(MEAN, mostly=0.9), "expectation.loosened", {"FORWARD"}),
     (SET, with_kwargs(SET, value_set=["a"]), "expectation.tightened", {"BACKWARD"}),
-    (SET, with_kwargs(SET, value_set=["b", "a"]), "expectation.loosened", set()),
+    (SET, with_kwargs(SET, value_set=["b", "a"]), "expectation.rewritten", set()),
     (MEAN, {**MEAN, "severity": "warning"}, "expectation.removed", {"FORWARD"}),
     ({**MEAN, "severity": "warning"}, MEAN, "expectation.added", {"BACKWARD"}),
+    (MEAN, {**MEAN, "on_violation": "alert"}, "expectation.removed", {"FORWARD"}),
+    ({**MEAN, "on_violation": "alert"}, MEAN, "expectation.added", {"BACKWARD"}),
+    ({**MEAN, "on_violation": "alert"}, None, "expectation.warning-changed", set()),
+    (MEAN, {**MEAN, "on_violation": "fail"}, "expectation.on-violation-changed", set()),
+    (MEAN, {**MEAN, "min_records": 100}, "expectation.loosened", {"FORWARD"}),
+    ({**MEAN, "min_records": 100}, {**MEAN, "min_records": 10}, "expectation.tightened", {"BACKWARD"}),
+    (
+        MEAN,
+        with_kwargs({**MEAN, "min_records": 9}, max_value=40),
+        "expectation.tightened",
+        {"BACKWARD", "FORWARD"},
+    ),
+    (MEAN, {**MEAN, "description": "why"}, "expectation.rewritten", set()),
     (COUNT, with_kwargs(COUNT, value=6), "expectation.changed", set()),
     (MEAN, with_kwargs(MEAN, column="weight"), "expectation.changed", set()),
     (MEAN, SET, "expectation.changed", set()),
@@ -63,6 +77,40 @@ def test_expectations_take_part(
         if finding.severity is FindingSeverity.BREAKING:
             found.add(level.value)
     assert found == broken
+
+
+def test_every_code_of_the_table_is_given_by_some_case() -> None:
+    assert {code for _, _, code, _ in CASES} == set(CODES)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [("alert", "quarantine", "expectation.added"), ("quarantine", "alert", "expectation.removed")],
+)
+def test_what_a_contract_does_with_batches_counts_for_its_expectations(
+    make_contract: Any, before: str, after: str, code: str
+) -> None:
+    base, candidate = (make_contract(expectations=[MEAN], on_violation=each) for each in (before, after))
+    findings = {each.code: each for each in compare(base, candidate, level=Compatibility.FULL).findings}
+    assert findings.keys() == {code, "contract.on-violation-changed"}
+    assert findings[code].sentence.startswith(
+        f"the expectation `e` was {before} and is {after} for a batch that does not meet it"
+    )
+
+
+def test_dropping_and_quarantining_a_batch_are_the_same(make_contract: Any) -> None:
+    base = make_contract(expectations=[MEAN], on_violation="drop")
+    candidate = make_contract(expectations=[MEAN], on_violation="quarantine")
+    assert [each.code for each in compare(base, candidate).findings] == ["contract.on-violation-changed"]
+
+
+def test_other_bounds_and_another_consequence_are_told_apart(make_contract: Any) -> None:
+    changed = with_kwargs({**MEAN, "on_violation": "fail"}, max_value=40)
+    base, candidate = (make_contract(expectations=[each]) for each in (MEAN, changed))
+    assert [(each.code, each.severity.value) for each in compare(base, candidate).findings] == [
+        ("expectation.tightened", "breaking"),
+        ("expectation.on-violation-changed", "warning"),
+    ]
 
 
 def test_what_cannot_be_decided_warns(make_contract: Any) -> None:

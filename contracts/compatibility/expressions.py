@@ -1,0 +1,295 @@
+"""Rules in CEL against each other: whether whatever one refuses, others surely refuse.
+
+An expression is true, false, unknown (a value is missing) or an error. What it compares with constants is a *term*: a
+member of the record, `size(...)`, any arithmetic. Between two neighbouring constants all values of a term give every
+comparison the same answer, so that one stands for all, and the library is asked about it. Anything else may answer
+whatever it likes, but the same wherever it stands. All choices of these answers are gone through.
+Source: cel-spec, "Logical Operators": `&&` and `||` absorb errors of the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Final
+
+from contracts.compatibility.expression_values import Constant, Value, constant_of, values_between
+from contracts.rule_model import Cel
+from contracts.rules.cel import Outcome, outcome_of, roots_of, tree_of
+from contracts.rules.cel_paths import Roots
+from contracts.rules.cel_syntax import Call, Fold, Items, Node, Select
+from contracts.rules.cel_syntax import Const as Literal
+from contracts.rules.places import Path
+
+MAX_CHOICES: Final = 4_000
+"""Most choices of answers that a proof goes through; a fifth of a second."""
+MAX_OTHERS: Final = 8
+"""Most rules, each alone and then together, that are tried to refuse as much as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What is known of a member of a record, all above which are objects: its types, and whether it is always there."""
+
+    types: frozenset[str]
+    is_always_there: bool = False
+
+
+Members = Callable[[Path], Member | None]
+"""Says what is known of a member of the records in question; None for nothing."""
+
+_TRUE, _FALSE, _UNKNOWN, _ERROR = 1, 2, 4, 8
+"""Sets of answers are sums of these."""
+_ANSWERS: Final = (_TRUE, _FALSE, _UNKNOWN, _ERROR)
+_OF_OUTCOME: Final = {
+    Outcome.HOLDS: _TRUE,
+    Outcome.BROKEN: _FALSE,
+    Outcome.UNKNOWN: _UNKNOWN,
+    Outcome.ERROR: _ERROR,
+}
+_COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_": "==", "_!=_": "!="}
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is asked of a term: a condition in CEL on `x`, with constants `c`. Without a condition, whether it is there."""
+
+    condition: str | None
+    constants: tuple[Constant, ...] = ()
+    is_list: bool = False
+
+    def answer(self, value: Value) -> int:
+        """Ask the library."""
+        if self.condition is None:
+            return _TRUE
+        values = [constant.value for constant in self.constants]
+        constants = values if self.is_list else values[0] if values else None
+        condition = self.condition.replace("x", value.text.format("x"))
+        outcome = outcome_of(condition, {"x": value.value, "c": constants, "this": {}})
+        return _ERROR if outcome is None else _OF_OUTCOME[outcome]
+
+
+_IS_THERE: Final = _Question(None)
+_IS_TRUE: Final = _Question("x && true")
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """What questions are about: a member of the record by its path, or anything by its tree.
+
+    What `is_free` answers its one question by whatever it likes.
+    """
+
+    path: Path
+    node: Node
+    is_free: bool = False
+
+
+Answers = dict[tuple[_Term, _Question], int]
+Evaluator = Callable[[Answers], int]
+
+
+def refuses_as_much(rule: Cel, others: list[Cel], members: Members) -> bool:
+    """Whether each record that breaks a rule surely breaks one of others. True is proven; False says nothing.
+
+    `members` says what is known of the records in question, all of which fit their schema. Only rules about the same
+    field, or all about the whole record, are compared.
+    """
+    wanted = _read(rule)
+    if wanted is None:
+        return False
+    near = [each for each in others if each.field == rule.field and not _lets_more_nulls_pass(each, rule)]
+    read = [each for other in near if (each := _read(other)) is not None]
+    known = [each for each in read if each.terms & wanted.terms][:MAX_OTHERS]
+    tried = [[each] for each in known] + ([known] if len(known) > 1 else [])
+    return any(_proven(wanted, each, asked) for asked in (_nothing, members) for each in tried)
+
+
+def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
+    """Whether a rule about a field leaves it to be missing, and the other does not."""
+    return one.field is not None and one.nulls == "pass" and other.nulls == "violate"
+
+
+def _nothing(_: Path) -> None:
+    """Say that nothing is known of a member, which is enough for most proofs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Expression:
+    """A rule in CEL, read."""
+
+    evaluate: Evaluator
+    questions: frozenset[tuple[_Term, _Question]]
+    roots: Roots
+    breaks_unknown: bool
+
+    @property
+    def terms(self) -> frozenset[_Term]:
+        return frozenset(term for term, _ in self.questions)
+
+    def may_break(self, answers: Answers) -> bool:
+        """Whether a record with these answers may break the rule."""
+        return bool(self.evaluate(answers) & (_FALSE | _ERROR | (_UNKNOWN if self.breaks_unknown else 0)))
+
+    def surely_breaks(self, answers: Answers) -> bool:
+        """Whether every record with these answers breaks the rule."""
+        return not self.evaluate(answers) & (_TRUE | (0 if self.breaks_unknown else _UNKNOWN))
+
+
+def _proven(wanted: _Expression, known: list[_Expression], members: Members) -> bool:
+    questions: dict[_Term, list[_Question]] = {}
+    for expression in (wanted, *known):
+        for term, question in expression.questions:
+            if question not in questions.setdefault(term, []):
+                questions[term].append(question)
+    # Where something above a member is null, the library is asked again without nulls, and `has` answers otherwise.
+    asks_presence = any(_IS_THERE in each for each in questions.values())
+    astray = _UNKNOWN | _ERROR if asks_presence else _UNKNOWN
+    choices = [
+        [
+            {(term, question): answer for question, answer in zip(asked, answers, strict=True)}
+            for answers in dict.fromkeys(_answers(term, asked, wanted.roots, members, astray))
+        ]
+        for term, asked in questions.items()
+    ]
+    if prod(len(each) for each in choices) > MAX_CHOICES:
+        return False
+    for chosen in product(*choices):
+        answers = {key: answer for each in chosen for key, answer in each.items()}
+        if wanted.may_break(answers) and not any(each.surely_breaks(answers) for each in known):
+            return False
+    return True
+
+
+def _answers(
+    term: _Term, asked: list[_Question], roots: Roots, members: Members, astray: int
+) -> Iterator[tuple[int, ...]]:
+    """Give what a term may answer to its questions, together."""
+    if term.is_free:
+        yield from ((answer,) for answer in _ANSWERS)
+        return
+    is_value = bool(term.path) and term.path == roots.value
+    known = members(term.path) if term.path else None
+    for value in values_between(constant for question in asked for constant in question.constants):
+        is_possible = bool(value.types if known is None else value.types & known.types)
+        if (is_possible or not term.path) and not (is_value and value.value is None):
+            yield tuple(question.answer(value) for question in asked)
+    if is_value or (known is not None and known.is_always_there):
+        return
+    if term.path:  # that it is not there, where all above it is
+        yield tuple(_FALSE if question is _IS_THERE else _UNKNOWN for question in asked)
+    if known is None:
+        yield from (tuple(answer for _ in asked) for answer in (astray, _ERROR))
+    elif len(term.path) > 1:
+        yield tuple(_UNKNOWN for _ in asked)
+
+
+def _read(rule: Cel) -> _Expression | None:
+    """Read a rule; None where a part of it has no tree."""
+    node, reader = tree_of(rule), _Reader(roots_of(rule))
+    if not _is_known(node):
+        return None
+    evaluate = reader.read(node)
+    # With a field, its absence is a matter of `nulls`, and what else is missing one of `strict`.
+    unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
+    return _Expression(evaluate, frozenset(reader.questions), roots_of(rule), unknown)
+
+
+def _is_known(node: Node) -> bool:
+    match node:
+        case None:
+            return False
+        case Select(operand):
+            return _is_known(operand)
+        case Call(_, parts) | Items(parts) | Fold(_, parts):
+            return all(_is_known(part) for part in parts)
+        case _:
+            return True
+
+
+class _Reader:
+    """Turns a tree into a function of answers, and notes the questions."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self.questions: list[tuple[_Term, _Question]] = []
+
+    def read(self, node: Node) -> Evaluator:
+        """Read an expression that gives true or false."""
+        match node:
+            case Literal(bool(value)):
+                return lambda _: _TRUE if value else _FALSE
+            case Call("_&&_", (left, right)):
+                return _both(self.read(left), self.read(right))
+            case Call("_||_", (left, right)):
+                return _not(_both(_not(self.read(left)), _not(self.read(right))))
+            case Call("!_", (operand,)):
+                return _not(self.read(operand))
+            case Call("_?_:_", (condition, one, other)):
+                return _chosen(self.read(condition), self.read(one), self.read(other))
+        return self._question(node)
+
+    def _question(self, node: Node) -> Evaluator:
+        match node:
+            case Select(operand, field, True) if (holder := self._roots.path(operand)) is not None:
+                return self._ask(_Term((*holder, field), None), _IS_THERE)
+            case Call(name, (left, right)) if name in _COMPARISONS:
+                if (constant := constant_of(right)) is not None:
+                    condition = f"x {_COMPARISONS[name]} {constant.text.format('c')}"
+                    return self._ask(self._term(left), _Question(condition, (constant,)))
+                if (constant := constant_of(left)) is not None:
+                    condition = f"{constant.text.format('c')} {_COMPARISONS[name]} x"
+                    return self._ask(self._term(right), _Question(condition, (constant,)))
+            case Call("@in", (item, Items(listed))):
+                constants = [constant_of(each) for each in listed]
+                plain = tuple(each for each in constants if each is not None and each.text == "{}")
+                if len(plain) == len(listed):
+                    return self._ask(self._term(item), _Question("x in c", plain, is_list=True))
+        if self._roots.path(node):
+            return self._ask(self._term(node), _IS_TRUE)
+        return self._ask(_Term((), node, is_free=True), _IS_TRUE)
+
+    def _term(self, node: Node) -> _Term:
+        path = self._roots.path(node)
+        return _Term(path, None) if path else _Term((), node)
+
+    def _ask(self, term: _Term, question: _Question) -> Evaluator:
+        key = (term, question)
+        self.questions.append(key)
+        return lambda answers: answers[key]
+
+
+def _both(one: Evaluator, other: Evaluator) -> Evaluator:
+    return lambda answers: _joined(one(answers), other(answers))
+
+
+def _not(one: Evaluator) -> Evaluator:
+    return lambda answers: _inverse(one(answers))
+
+
+def _chosen(condition: Evaluator, one: Evaluator, other: Evaluator) -> Evaluator:
+    def choose(answers: Answers) -> int:
+        of = condition(answers)
+        chosen = (one(answers) if of & _TRUE else 0) | (other(answers) if of & _FALSE else 0)
+        return chosen | of & (_UNKNOWN | _ERROR)
+
+    return choose
+
+
+@lru_cache(maxsize=256)
+def _joined(one: int, other: int) -> int:
+    """Give what `&&` may answer, of what its sides may: which of two errors it tells is left open."""
+    found = 0
+    for left, right in product(_ANSWERS, _ANSWERS):
+        if one & left and other & right:
+            both = left | right
+            found |= _FALSE if both & _FALSE else both & ~_TRUE or _TRUE
+    return found
+
+
+def _inverse(answers: int) -> int:
+    truths = answers & (_TRUE | _FALSE)
+    return answers ^ truths | (_FALSE if truths & _TRUE else 0) | (_TRUE if truths & _FALSE else 0)
