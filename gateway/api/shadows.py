@@ -12,9 +12,10 @@ from contracts.control import StreamControl
 from contracts.model import Status
 from contracts.shadow import ShadowFindings
 from gateway.access.gate import PrincipalDep
-from gateway.api.change_models import ChangeInfo
+from gateway.api.change_models import CHANGE, ChangeInfo
 from gateway.api.contracts import ContractId, NamedVersion
 from gateway.api.dependencies import FactoryDep
+from gateway.api.stream_controls import CONTROL_ANSWER
 from gateway.api.streams import StreamName
 from gateway.problems import contract_responses, responses
 from gateway.services.shadows import Promotion
@@ -64,6 +65,19 @@ class ShadowRequest(BaseModel):
 class PromotionInfo(BaseModel):
     """What would change if a version were enforced from now on."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "contract": "hospital.admissions",
+                "version": "1.3.0",
+                "status": "draft",
+                "enforced": "1.2.0",
+                "change": {**CHANGE, "comparisons": []},
+                "shadow": FINDINGS,
+            }
+        }
+    )
+
     contract: str
     version: str
     status: Status
@@ -92,7 +106,7 @@ class PromotionInfo(BaseModel):
     "/streams/{stream}/shadow",
     operation_id="declare_shadow",
     summary="Judge another version beside the enforced one",
-    responses={**responses(403, 404, 409, 503), **contract_responses()},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 503), **contract_responses()},
 )
 def declare_shadow(
     stream: StreamName, wanted: ShadowRequest, factory: FactoryDep, principal: PrincipalDep
@@ -111,7 +125,14 @@ def declare_shadow(
     operation_id="get_shadow_findings",
     summary="What would the shadow do?",
     responses={
-        200: {"content": {"application/json": {"example": FINDINGS}}},
+        200: {
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/ShadowFindings"},
+                    "example": FINDINGS,
+                }
+            }
+        },
         **responses(404, 503),
     },
 )

@@ -118,6 +118,13 @@ VERBS = (
     Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
     Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
     Verb(
+        "topics",
+        "gateway.cli.topics:topics",
+        "Show what a cluster lacks of the topics in a file, and make it so.",
+        _RUNNING,
+        "gateway.cli.topics:app",
+    ),
+    Verb(
         "jars",
         "gateway.cli.jars:jars",
         "Install the jars of broker and job, or check those that are there.",
