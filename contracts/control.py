@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.report import Count, RuleCount
+from contracts.counts import Count, RuleCount
 
 Offsets = dict[Count, Count]
 """Source partition to offset."""
@@ -109,6 +109,9 @@ class StreamControl(BaseModel):
     at: AwareDatetime | None = None
     trip: Trip | None = None
     accepted: Range | None = None
+    shadow: str | None = Field(
+        default=None, description="Version that is judged beside the enforced one, and only reported."
+    )
 
     @property
     def is_paused(self) -> bool:
@@ -128,6 +131,10 @@ class StreamControl(BaseModel):
         """Give what holds after an error budget was spent: a pause, if the budget asks for one."""
         state = StreamState.PAUSED if trip.action == "pause" else self.state
         return self._changed(state=state, reason=trip.sentence, by=by, at=at, trip=trip)
+
+    def shadowed(self, version: str | None) -> StreamControl:
+        """Give what holds after a version was declared the shadow, or none; why the stream is paused stays."""
+        return self._changed(shadow=version)
 
     def _changed(self, **changes: object) -> StreamControl:
         return self.model_copy(update={**changes, "revision": self.revision + 1})

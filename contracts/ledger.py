@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from contracts.counts import RuleCount
 from contracts.errors import StreamStopped
-from contracts.report import RuleCount
 from contracts.verdict import Violation
 
 Vector = dict[int, int]

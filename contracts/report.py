@@ -11,21 +11,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.verdict import Severity, Stage
-
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-"""What every database and Kafka itself can hold."""
-
-
-class RuleCount(BaseModel):
-    """How many records of a batch violated one rule or schema keyword (a record may count under several)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    stage: Stage
-    code: str
-    severity: Severity
-    records: Annotated[int, Field(ge=1, lt=2**63)]
+from contracts.counts import Count, RuleCount
+from contracts.shadow import ShadowResult
 
 
 class ExpectationOutcome(StrEnum):
@@ -90,6 +77,10 @@ class BatchReport(BaseModel):
     dropped: Count
     rules: tuple[RuleCount, ...] = ()
     expectations: tuple[ExpectationResult, ...] = ()
+    shadow: ShadowResult | None = Field(
+        default=None,
+        description="What a version would have made of the batch that is judged beside this one.",
+    )
     start: dict[Count, Count]
     end: dict[Count, Count]
     lag_records: Count | None = Field(

@@ -24,6 +24,7 @@ from gateway.api import (
     keys,
     metrics,
     reference,
+    shadows,
     stream_controls,
     streams,
 )
@@ -76,6 +77,7 @@ _MODULES = (
     contracts,
     judge,
     streams,
+    shadows,
     expectations,
     stream_controls,
     metrics,

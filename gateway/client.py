@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from contracts.control import StreamControl
 from contracts.document import LoadedContract, dump_contract, parse_contract
@@ -23,7 +23,10 @@ from contracts.errors import (
     Unavailable,
 )
 from contracts.model import Consumer, Status
+from contracts.shadow import ShadowFindings
 from gateway.credentials import RegistryCredentials
+
+M = TypeVar("M", bound=BaseModel)
 
 _TIMEOUT_SECONDS = 30.0
 _ENFORCED = ("active", "deprecated")
@@ -145,8 +148,7 @@ class RegistryClient:
 
     def fetch(self, contract_id: str, version: str) -> LoadedContract:
         """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
-        place = f"{quote(contract_id, safe='')}/versions/{quote(version, safe='')}"
-        answer = self._ask("GET", f"/api/v1/contracts/{place}")
+        answer = self._ask("GET", _version_path(contract_id, version))
         if _is_unknown(answer):
             raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
         if answer.status_code != HTTPStatus.OK:
@@ -167,6 +169,32 @@ class RegistryClient:
         """Let a stream go on; gives what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
         return self._decide(stream, "resume", {"accept_batch": accept_batch})
 
+    def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
+        """Have a version judged beside the enforced one, or none; gives what holds then. Raises as `resume` does."""
+        return self._decide(stream, "shadow", {"version": version})
+
+    def shadow(self, stream: str) -> ShadowFindings:
+        """Give what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
+        answer = self._ask("GET", f"/api/v1/streams/{quote(stream, safe='')}/shadow")
+        return self._parsed(answer, ShadowFindings)
+
+    def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
+        """Give what promoting a version would change, as the API has it. Raises NotFoundError."""
+        answer = self._ask("GET", f"{_version_path(contract_id, version)}/promotion")
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        return _json(answer)
+
+    def promote(self, contract_id: str, version: str) -> None:
+        """Have a version enforced from now on. Raises NotFoundError, ConflictError when it breaks what is enforced."""
+        answer = self._ask("POST", f"{_version_path(contract_id, version)}/status", b'{"status": "active"}')
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+
     def is_ready(self) -> bool:
         """Whether the registry and what it depends on can serve now."""
         try:
@@ -176,13 +204,15 @@ class RegistryClient:
 
     def _decide(self, stream: str, decision: str, body: dict[str, Any]) -> StreamControl:
         path = f"/api/v1/streams/{quote(stream, safe='')}/{decision}"
-        answer = self._ask("POST", path, json.dumps(body).encode())
+        return self._parsed(self._ask("POST", path, json.dumps(body).encode()), StreamControl)
+
+    def _parsed(self, answer: httpx.Response, model: type[M]) -> M:
         if _is_unknown(answer):
             raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
         if answer.status_code != HTTPStatus.OK:
             raise self._error(answer)
         try:
-            return StreamControl.model_validate_json(answer.content)
+            return model.model_validate_json(answer.content)
         except ValidationError as error:
             raise SettingsError(
                 f"{self.url} answers in a way that cannot be read here; is it a newer Tidegate?"
@@ -233,6 +263,10 @@ class RegistryClient:
                 return Unavailable(f"the registry at {self.url} wants to be asked less often: {detail}")
             case _:
                 return SettingsError(f"{self.url} answers {status} ({detail}); is it a Tidegate registry?")
+
+
+def _version_path(contract_id: str, version: str) -> str:
+    return f"/api/v1/contracts/{quote(contract_id, safe='')}/versions/{quote(version, safe='')}"
 
 
 def _is_unknown(answer: httpx.Response) -> bool:

@@ -24,6 +24,7 @@ from gateway.services.judging import Judging, PlanCache
 from gateway.services.keys import KeyCabinet
 from gateway.services.registration import SchemaRegistration
 from gateway.services.registry import Registry
+from gateway.services.shadows import Shadows
 from gateway.services.stream_controls import StreamControls
 from gateway.services.stream_metrics import StreamMetrics
 from gateway.services.streams import ReportBook, StreamReader
@@ -95,6 +96,10 @@ class Factory:
         return StreamControls(
             self.database, now, lambda told: self._alerts.send(self._alert_writer.of_told(told))
         )
+
+    def shadows(self) -> Shadows:
+        """Make the service that has versions judged beside the enforced ones."""
+        return Shadows(self.database, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
         """Make what collects the metrics of the streams that somebody may see."""

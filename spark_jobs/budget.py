@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from contracts.control import Trip
+from contracts.counts import RuleCount
 from contracts.errors import StreamStopped
 from contracts.ledger import Vector
 from contracts.model import DataContract, ErrorBudget
-from contracts.report import RuleCount
 from contracts.verdict import Severity, Stage, Violation
 
 REFUSED_WITH_BATCH = Violation(

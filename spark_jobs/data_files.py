@@ -25,6 +25,7 @@ from pyspark import TaskContext
 from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.verdict import Disposition
+from spark_jobs.comparing import Comparing
 from spark_jobs.judge import schema_headers
 from spark_jobs.noting import NOTHING_ASKED, Asked, Noting
 
@@ -49,15 +50,17 @@ RESULT: Final = pa.schema(
         ("timestamp_ms", pa.int64()),
         ("noted", pa.binary()),
         ("rows", pa.binary()),
+        ("shadow", pa.binary()),
     ]
 )
-"""What a worker returns, rows of five kinds: counts (disposition, failed, records), written files (file), single
+"""What a worker returns, rows of six kinds: counts (disposition, failed, records), written files (file), single
 records (disposition, failed, partition, offset): every quarantined one with its bytes, and of the failed ones the first
-of each source partition; and for expectations what was noted, and rows as Great Expectations is to see them."""
+of each source partition; for expectations what was noted, and rows as Great Expectations is to see them; and what another
+version of the contract would have made of the records."""
 
 RESULT_DDL: Final = (
     "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
-    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary"
+    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary, shadow binary"
 )
 
 _ROW_GROUP_ROWS: Final = 100_000
@@ -111,11 +114,13 @@ def judge_and_write(
         counts: Counter[tuple[int, bytes | None]] = Counter()
         first_failed: dict[int, dict[str, Any]] = {}
         noting = Noting(plan, asked.library_columns)
+        comparing = Comparing.of(plan, asked.shadow)
         with target.open(_task_name()) as file:
             for batch in batches:
                 headers = schema_headers(plan, batch.column("headers"))
                 moments = Moments(records=batch.column("timestamp"))
                 judged = plan.judge_typed(batch.column("value"), moments, headers)
+                comparing.add(batch, judged)
                 dispositions = asked.refuse(np.asarray(judged.field(0)), batch)
                 failed = judged.field(1)
                 others = np.flatnonzero(dispositions)
@@ -145,6 +150,7 @@ def judge_and_write(
         rows += [{"file": name} for name in file.written]
         if (noted := noting.finish()) is not None:
             rows.append({"noted": noted})
+        rows += [{"shadow": found} for found in comparing.finish()]
         yield pa.RecordBatch.from_pylist(rows, RESULT)
 
     return work
@@ -235,6 +241,7 @@ def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
             batch.column("value"),
             batch.column("headers"),
             pc.divide(milliseconds, 1000),
+            pa.nulls(count, pa.binary()),
             pa.nulls(count, pa.binary()),
             pa.nulls(count, pa.binary()),
         ],

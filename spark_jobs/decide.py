@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from contracts.counts import RuleKey, rule_counts
 from contracts.errors import StreamStopped
 from contracts.ledger import Settlement
 from contracts.model import ErrorBudget
 from contracts.plan import EnforcementPlan
-from contracts.report import ExpectationResult, RuleCount
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from contracts.report import ExpectationResult
+from contracts.verdict import Disposition, Severity, Verdict, Violation
 from spark_jobs.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
 
 _ALONE = BudgetContext()
 _TOLD_RULES = 20
-
-RuleKey = tuple[Stage, str, Severity]
-"""What is counted: the stage, the rule id, keyword or column, and its severity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +123,6 @@ def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
     for verdict in verdicts:
         counts.update({(v.stage, v.code, v.severity) for v in verdict.violations})
     return counts
-
-
-def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
-    """Give the counts as they are reported, most frequent first."""
-    return tuple(
-        RuleCount(stage=stage, code=code, severity=severity, records=records)
-        for (stage, code, severity), records in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    )
 
 
 def _within_budget(

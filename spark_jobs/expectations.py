@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 import structlog
 
+from contracts.counts import RuleKey
 from contracts.errors import StreamStopped, Unavailable
 from contracts.expectations.agreement import LibraryFinding, agrees
 from contracts.expectations.compile import CompiledExpectation, Partials
@@ -23,7 +24,7 @@ from contracts.ledger import BatchRefusal
 from contracts.plan import EnforcementPlan
 from contracts.report import ExpectationOutcome, ExpectationResult
 from contracts.verdict import Violation
-from spark_jobs.decide import Decision, RuleKey, Tally
+from spark_jobs.decide import Decision, Tally
 from spark_jobs.noting import Asked
 
 log = structlog.get_logger()

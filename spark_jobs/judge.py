@@ -21,20 +21,23 @@ from contracts.plan import VERDICT_TYPE, EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER
+from spark_jobs.shadow import SHADOW_TYPE, Shadow
 
 _MOST_KNOWN: Final = 10_000
 _OUTAGE: Final = f"\n{Unavailable.__module__}.{Unavailable.__name__}: "
 
 
-def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
+def judge_column(
+    plan: EnforcementPlan, *, typed: bool, shadow: Shadow | None = None
+) -> Callable[[Column], Column]:
     """Make the column function that judges a column of record values.
 
     It gives struct<disposition: byte, failed: binary>, and with `typed` also `columns`, the typed columns of the
     records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice. Where
     headers name the schemas of records, it looks at the column `headers` beside them, and where rules ask for now at
-    the column `timestamp`.
+    the column `timestamp`. With `shadow`, a field of that name holds that version's verdict, a SHADOW_TYPE.
     """
-    result = verdict_type(plan, typed=typed)
+    result = verdict_type(plan, typed=typed, shadow=shadow)
     # Each is pickled with its plan, which a worker compiles once however many tasks bring it.
     whole = plan.judge_typed if typed else plan.judge
 
@@ -45,6 +48,18 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
         return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
 
     # The annotations are strings here; pyspark asks for the types themselves.
+    def judge_both(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
+        assert shadow is not None  # noqa: S101 - narrows for the type checker
+        moments = Moments(records=timestamps)
+        judged = whole(values, moments, schema_headers(plan, headers))
+        beside = shadow.judge(values, moments, lambda each: schema_headers(each, headers), typed=typed)
+        fields = [*judged.type, pa.field("shadow", SHADOW_TYPE)]
+        return pa.StructArray.from_arrays([*judged.flatten(), beside], fields=fields)
+
+    if shadow is not None:
+        judge_both.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
+        both = arrow_udf(judge_both, result).asNondeterministic()
+        return lambda values: both(values, F.to_json("headers"), F.col("timestamp"))
     if reads_headers(plan) or plan.asks_now:
         judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
         beside = arrow_udf(judge_beside, result).asNondeterministic()
@@ -97,13 +112,13 @@ def outages() -> Iterator[None]:
         raise
 
 
-def verdict_type(plan: EnforcementPlan, *, typed: bool) -> StructType:
+def verdict_type(plan: EnforcementPlan, *, typed: bool, shadow: Shadow | None = None) -> StructType:
     """Spark type of a judged value."""
     verdict = from_arrow_type(VERDICT_TYPE)
     assert isinstance(verdict, StructType)  # noqa: S101 - narrows for the type checker
-    if not typed:
-        return verdict
-    return StructType([*verdict.fields, StructField("columns", column_types(plan))])
+    columns = [StructField("columns", column_types(plan))] if typed else []
+    beside = [] if shadow is None else [StructField("shadow", from_arrow_type(SHADOW_TYPE))]
+    return StructType([*verdict.fields, *columns, *beside])
 
 
 def column_types(plan: EnforcementPlan) -> StructType:

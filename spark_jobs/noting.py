@@ -15,6 +15,7 @@ from contracts.expectations.compile import Partials
 from contracts.ledger import BatchRefusal
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
+from spark_jobs.shadow import Shadow
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,13 @@ class Asked:
     """What is asked of the workers about one batch, besides the verdicts; travels to them.
 
     `library_columns` are those that Great Expectations is to see of the accepted rows. `refusals` have been decided
-    already, by an attempt that never published: accepted records below their ends are refused with them.
+    already, by an attempt that never published: accepted records below their ends are refused with them. `shadow` is judged
+    beside, and only reported.
     """
 
     library_columns: tuple[str, ...] = ()
     refusals: tuple[BatchRefusal, ...] = ()
+    shadow: Shadow | None = None
 
     def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
         """Quarantine what would be written although its batch was refused."""

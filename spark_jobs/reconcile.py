@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import headers_of, read_provenance
 from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
+from contracts.output_topics import accepted_topic, quarantine_topic
 from spark_jobs.outputs import read_committed
 from spark_jobs.session import build_session
 from spark_jobs.settings import SinkSettings
@@ -27,7 +28,6 @@ from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
 from spark_jobs.sinks.kafka import ledger_name, read_ledger
 from spark_jobs.sinks.postgresql_rows import connect, first_line
 from spark_jobs.sinks.postgresql_table import qualified_name
-from spark_jobs.stream import accepted_topic, quarantine_topic
 from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from contracts.counts import RuleKey
 from contracts.evidence import SOURCE_HEADER, EventPointer, provenance_headers, quarantine_headers
 from contracts.ledger import BatchRefusal, Ledger
 from contracts.plan import EnforcementPlan
@@ -16,7 +17,7 @@ from contracts.privacy.masked_values import MaskedValues
 from contracts.rules.clock import Moments
 from contracts.verdict import Disposition, Verdict
 from contracts.wire import schema_header
-from spark_jobs.decide import RuleKey, count_evidence
+from spark_jobs.decide import count_evidence
 from spark_jobs.outputs import Headers, OutputRecord
 from spark_jobs.topics import Topic
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
 from typing import TYPE_CHECKING
@@ -18,20 +18,24 @@ import structlog
 from pyspark import inheritable_thread_target
 
 from contracts.control import EventKind
+from contracts.counts import rule_counts
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger, Vector, require_contiguous, span
+from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.plan import EnforcementPlan
 from contracts.report import BatchReport
+from contracts.shadow import ShadowResult
 from spark_jobs.budget import REFUSED_WITH_BATCH, BudgetSpent
 from spark_jobs.consumer_group import PublishedOffsets
 from spark_jobs.contract_source import ContractSource
 from spark_jobs.control import AlwaysRunning, Control, StreamPaused, require_running
-from spark_jobs.decide import Decision, decide, rule_counts
+from spark_jobs.decide import Decision, decide
 from spark_jobs.expectations import BatchExpectations, refused
 from spark_jobs.judge import outages
 from spark_jobs.library import Library
 from spark_jobs.reports import Reporter
 from spark_jobs.settings import JobSettings
+from spark_jobs.shadow_source import NoShadows, Shadows
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.kafka import KafkaSink
@@ -70,12 +74,18 @@ class StreamAttempt:
     """
 
     def __init__(
-        self, job: Job, contract_id: str, contracts: ContractSource, control: Control | None = None
+        self,
+        job: Job,
+        contract_id: str,
+        contracts: ContractSource,
+        control: Control | None = None,
+        shadows: Shadows | None = None,
     ) -> None:
         self._job = job
         self._contract_id = contract_id
         self._contracts = contracts
         self._control = control or AlwaysRunning(contract_id)
+        self._shadows = shadows or NoShadows()
         self._lock = Lock()
         self._closing = False
         self._failure: BaseException | None = None
@@ -207,10 +217,16 @@ class StreamAttempt:
             plan = self._adopt()
         settled = tuple(self._sink.settled.within(start, end).values())
         # Now is one moment for all of a batch, however many tasks judge it.
-        asked = self._expectations.ask(plan, self._refusals)
-        batch = MicroBatch(rows, start, end, plan.with_now(time.time_ns()), settled, watch, asked)
-        with watch(Step.JUDGE), outages():
-            judged = self._sink.judge(batch)
+        now = time.time_ns()
+        shadow = self._shadows.of(control.shadow, plan, now)
+        asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow)
+        batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked)
+        try:
+            with watch(Step.JUDGE), outages():
+                judged = self._sink.judge(batch)
+        except BaseException:
+            self._shadows.batch_failed()
+            raise
         try:
             self._await_written()
             # Asked again after the records were read: they are the topic's that the ledger counts.
@@ -250,7 +266,7 @@ class StreamAttempt:
             begins_anew = decision.is_accepted or bool(decision.refusal)
             self._control.window.published(decision.counted, begins_anew=begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)
-            self._tell(batch, decision, published, began)
+            self._tell(batch, judged, decision, published, began)
         except BaseException as error:
             self._fail(error)
             raise
@@ -280,7 +296,14 @@ class StreamAttempt:
         if identity is None or identity[0] != self._ledger.topic_id:
             raise StreamStopped(_recreated(self._source.name))
 
-    def _tell(self, batch: MicroBatch, decision: Decision, published: Published, began: datetime) -> None:
+    def _tell(
+        self,
+        batch: MicroBatch,
+        judged: JudgedBatch,
+        decision: Decision,
+        published: Published,
+        began: datetime,
+    ) -> None:
         ledger, contract = published.ledger, batch.plan.contract
         report = BatchReport(
             stream=self._contract_id,
@@ -301,6 +324,7 @@ class StreamAttempt:
             dropped=decision.dropped,
             rules=rule_counts(decision.rules + published.evidence),
             expectations=decision.expectations,
+            shadow=self._compared(judged),
             start=batch.start,
             end=batch.end,
             lag_records=self._lag(batch.end),
@@ -329,21 +353,18 @@ class StreamAttempt:
         if decision.over_budget:
             log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
 
+    def _compared(self, judged: JudgedBatch) -> ShadowResult | None:
+        try:
+            return judged.compared()
+        except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
+            log.warning("shadow_not_compared", stream=self._contract_id, error=type(error).__name__)
+            return None
+
     def _lag(self, end: Vector) -> int | None:
         try:
             return max(0, span(end, self._job.topics.latest(self._source.name)))
         except Unavailable:
             return None
-
-
-def quarantine_topic(topic: str) -> str:
-    """Name of the topic that takes the refused records of `topic`."""
-    return f"{topic}.quarantine"
-
-
-def accepted_topic(topic: str) -> str:
-    """Name of the topic that takes the accepted records of `topic` with the Kafka sink."""
-    return f"{topic}.accepted"
 
 
 def _require_source(topics: Topics, plan: EnforcementPlan) -> Topic:

@@ -24,6 +24,7 @@ from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from contracts.privacy.tokens import MaskKey
 from spark_jobs.contract_source import RegistryContract, RegistryGone
 from spark_jobs.control import RegistryControl, StreamPaused
+from spark_jobs.shadow_source import RegistryShadows
 from spark_jobs.stream import Job, StreamAttempt
 
 log = structlog.get_logger()
@@ -55,13 +56,16 @@ class StreamThread(InheritableThread):
             registry, contract_id, job.settings.registry_grace_seconds, stopping, mask_key
         )
         self._control = RegistryControl(registry, contract_id, stopping)
+        self._shadows = RegistryShadows(registry, contract_id, mask_key)
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
         failures: int | None = 0
         while failures is not None and not self._stopping.is_set():
-            attempt = StreamAttempt(self._job, self.contract_id, self._contracts, self._control)
+            attempt = StreamAttempt(
+                self._job, self.contract_id, self._contracts, self._control, self._shadows
+            )
             try:
                 attempt.run(self._stopping, self.running)
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others

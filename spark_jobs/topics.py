@@ -21,19 +21,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Vector
+from contracts.output_topics import is_enough, output_settings
 
 log = structlog.get_logger()
 
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
-_NO_LIMIT = str(2**63 - 1)
-_HEADER_ROOM_BYTES = 64 * 1024
-"""What our headers may add to a record, with the margin of a record batch."""
-
 _RETENTION = ("retention.ms", "retention.bytes")
-_LEAST_RETENTION_MS = 24 * 60 * 60 * 1000
-"""A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
-
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
 
@@ -111,16 +105,7 @@ class Topics:
         they are kept is the operator's choice, from a day on; a limit is logged, for it counts from a record's own
         time, which may be years ago.
         """
-        wanted = {
-            "cleanup.policy": "delete",
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-            "max.message.bytes": str(source.max_message_bytes + _HEADER_ROOM_BYTES),
-            # A refused record keeps its own time: the broker must neither replace it nor refuse an old one.
-            "message.timestamp.type": "CreateTime",
-            "message.timestamp.before.max.ms": _NO_LIMIT,
-            "message.timestamp.after.max.ms": _NO_LIMIT,
-        }
+        wanted = output_settings(source.max_message_bytes)
         if not self._create(name, source.partitions, wanted):
             self._require(name, wanted)
 
@@ -163,7 +148,7 @@ class Topics:
 
     def _require(self, name: str, wanted: dict[str, str]) -> None:
         actual = self._settings(name)
-        wrong = [key for key, value in wanted.items() if not _is_enough(key, actual[key], value)]
+        wrong = [key for key, value in wanted.items() if not is_enough(key, actual[key], value)]
         if wrong:
             raise StreamStopped(
                 f"topic {name} would not keep what is written to it ({_listed(actual, wrong)}); "
@@ -194,18 +179,6 @@ class Topics:
             request = {TopicPartition(name, partition): spec for partition in range(identity[1])}
             futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
             return {found.partition: future.result().offset for found, future in futures.items()}
-
-
-def _is_enough(key: str, actual: str, wanted: str) -> bool:
-    match key:
-        case "retention.ms":
-            return actual == wanted or int(actual) >= _LEAST_RETENTION_MS
-        case "retention.bytes":
-            return True
-        case "max.message.bytes":
-            return int(actual) >= int(wanted)
-        case _:
-            return actual == wanted
 
 
 def _listed(settings: dict[str, str], keys: list[str]) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from contracts.control import EventKind, StreamControl, StreamEvent, Trip
-from contracts.report import BatchReport, RuleCount
+from contracts.counts import RuleCount
+from contracts.report import BatchReport
 from contracts.verdict import Severity
 
 _MOST_RULES = 5

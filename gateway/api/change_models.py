@@ -29,7 +29,7 @@ _FINDING: dict[str, Any] = {
     "counterexample": {"text": '{"age":0,"admission_id":""}', "avro_base64": None},
     "consumers": ["age-report"],
 }
-_CHANGE: dict[str, Any] = {
+CHANGE: dict[str, Any] = {
     "contract": "hospital.admissions",
     "version": "1.3.0",
     "candidate": _CANDIDATE,
@@ -137,7 +137,7 @@ class ComparisonInfo(BaseModel):
 class ChangeInfo(BaseModel):
     """What a candidate breaks of what is enforced, for whom, and who has still to agree."""
 
-    model_config = _example(_CHANGE)
+    model_config = _example(CHANGE)
 
     contract: str
     version: str

@@ -91,6 +91,7 @@ REPORT: dict[str, Any] = {
     "dropped": 1,
     "rules": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 30}],
     "expectations": [EXPECTATION_RESULT],
+    "shadow": None,
     "start": {"0": 0, "1": 0},
     "end": {"0": 600, "1": 400},
     "lag_records": 0,

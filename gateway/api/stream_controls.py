@@ -115,7 +115,7 @@ def _body(example: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
     }
 
 
-_ANSWER: dict[int | str, dict[str, Any]] = {
+CONTROL_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"description": "What holds.", **_shown(_CONTROL, "StreamControl")}
 }
 
@@ -136,7 +136,7 @@ async def posted_event(request: Request, factory: FactoryDep) -> StreamEvent:
     summary="May a stream go on?",
     response_model=StreamControl,
     responses={
-        **_ANSWER,
+        **CONTROL_ANSWER,
         304: {"description": "What the client holds still holds."},
         **responses(404, 503),
     },
@@ -157,7 +157,7 @@ def get_stream_control(
     "/{stream}/pause",
     operation_id="pause_stream",
     summary="Pause a stream",
-    responses={**_ANSWER, **responses(403, 404, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
 )
 def pause_stream(
     stream: StreamName, wanted: PauseRequest, factory: FactoryDep, principal: PrincipalDep
@@ -172,7 +172,7 @@ def pause_stream(
     "/{stream}/resume",
     operation_id="resume_stream",
     summary="Let a stream go on",
-    responses={**_ANSWER, **responses(403, 404, 409, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 422, 503)},
 )
 def resume_stream(
     stream: StreamName, wanted: ResumeRequest, factory: FactoryDep, principal: PrincipalDep
@@ -190,7 +190,7 @@ def resume_stream(
     "/{stream}/trips",
     operation_id="report_trip",
     summary="Report a spent error budget",
-    responses={**_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
     openapi_extra=_body(_TRIP, Trip),
 )
 def report_trip(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from contracts.errors import SettingsError
 from gateway.cli.exits import ExitCode
 from gateway.cli.jars import JarsProgress
 from gateway.cli.terminal import out
@@ -24,6 +26,8 @@ class Sink(StrEnum):
     """Where accepted records go."""
 
     ICEBERG = "iceberg"
+    DELTA = "delta"
+    POSTGRESQL = "postgresql"
     KAFKA = "kafka"
 
 
@@ -65,10 +69,15 @@ def up(
       tidegate up contract.yaml
       tidegate up --state /data/tidegate --port 8090
       tidegate up --fresh contracts/*.yaml
+      TIDEGATE_POSTGRESQL_URL=postgresql://me:secret@db/lake tidegate up --sink postgresql
 
     Exit codes: 0 stopped by Ctrl-C or SIGTERM when it was ready, 130 before that, 2 something is missing here
     (Java, a port, disk space), 3 or 4 a part died.
     """
+    if sink is Sink.POSTGRESQL and not os.environ.get("TIDEGATE_POSTGRESQL_URL"):  # which the job inherits
+        raise SettingsError(
+            "--sink postgresql needs a database: set TIDEGATE_POSTGRESQL_URL to postgresql://user:password@host/database"
+        )
     options = RuntimeOptions(state, fresh, port, broker_port, sink.value)
     is_ready = False
     with ending_signals():

@@ -69,6 +69,12 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "promote",
+        "gateway.cli.shadow:promote",
+        "Show what a draft would change, and have it enforced.",
+        _CONTRACTS,
+    ),
+    Verb(
         "consumers",
         "gateway.cli.consumers:consumers",
         "Show and change who reads a contract's records; see whom a change breaks; agree to it.",
@@ -103,8 +109,21 @@ VERBS = (
     ),
     Verb("pause", "gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
+    Verb(
+        "shadow",
+        "gateway.cli.shadow:shadow",
+        "Judge another version beside the enforced one, and only report.",
+        _RUNNING,
+    ),
     Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
     Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
+    Verb(
+        "topics",
+        "gateway.cli.topics:topics",
+        "Show what a cluster lacks of the topics in a file, and make it so.",
+        _RUNNING,
+        "gateway.cli.topics:app",
+    ),
     Verb(
         "jars",
         "gateway.cli.jars:jars",

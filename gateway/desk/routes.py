@@ -26,6 +26,7 @@ from gateway.desk.quarantine import QuarantinedRecord
 from gateway.desk.ranges import ranges_within
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.desk.reveals import ROLE, read_parts, require_role
+from gateway.desk.shadow_views import ShadowView
 from gateway.desk.writers import writers_of
 from gateway.factory import Factory
 from gateway.problems import status_of
@@ -108,7 +109,13 @@ def stream(
         ranges=ranges_within(factory.report_retention),
     )
     history = factory.expectations().history(stream, view.range.since(now), view.range.until(now))
-    return page("stream.html", view=view, expectations=expectation_rows(history))
+    declared, findings = factory.shadows().seen(stream)
+    return page(
+        "stream.html",
+        view=view,
+        expectations=expectation_rows(history),
+        shadow=ShadowView.of(declared, findings),
+    )
 
 
 @router.get("/desk/streams/{stream}/latest")

@@ -46,7 +46,7 @@ class RuntimeOptions:
     fresh: bool = False
     port: int | None = None
     broker_port: int | None = None
-    sink: Literal["iceberg", "kafka"] = "iceberg"
+    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = "iceberg"
     java_options: tuple[str, ...] = ()
 
 

@@ -57,6 +57,7 @@ class ContractLifecycle:
                 if stores.subjects.of_contract(found.registry_id) is None:
                     add_subject_version(stores, found, at)
             stores.lifecycle.change_status(found.registry_id, status.value, at)
+            _end_shadow(stores, found, status)
             action = f"contract.{found.status}-to-{status.value}"
             stores.audit.append(_change(found, by, action, at))
             return find_alive(stores, contract_id, version)
@@ -147,6 +148,16 @@ def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersio
     if highest is None:
         raise NotFoundError(f"no contract is published under the id {contract_id}")
     raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
+
+
+def _end_shadow(stores: Stores, found: ContractVersion, status: Status) -> None:
+    """Judge a version beside the enforced one no more that is enforced itself now, or never will be.
+
+    The entry about its status tells of it in the log of changes; what it found is kept.
+    """
+    control = stores.controls.find(found.contract_id)
+    if control.shadow == found.version and status in {Status.ACTIVE, Status.RETIRED}:
+        stores.controls.put(control.shadowed(None))
 
 
 def check_mode(stores: Stores, topic: str) -> None:

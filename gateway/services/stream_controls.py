@@ -34,7 +34,7 @@ class StreamControls:
         """Give what holds for a stream. Raises NotFoundError for one without a contract."""
 
         def work(stores: Stores) -> StreamControl:
-            _subject(stores, stream)
+            subject_of_stream(stores, stream)
             return stores.controls.find(stream)
 
         return self._database.read(work)
@@ -45,12 +45,12 @@ class StreamControls:
         told = reason or "paused without a reason"
 
         def work(stores: Stores) -> tuple[StreamControl, bool]:
-            subject = _subject(stores, stream)
+            subject = subject_of_stream(stores, stream)
             before = stores.controls.find(stream)
             if before.is_paused:
                 return before, False
             after = before.paused(told, by.name, at)
-            _keep(stores, before, after, "stream.paused", subject)
+            keep_control(stores, (before, after), "stream.paused", subject, (by.name, at))
             return after, True
 
         control, is_new = self._database.write(work)
@@ -67,7 +67,7 @@ class StreamControls:
         at = self._now()
 
         def work(stores: Stores) -> StreamControl:
-            subject = _subject(stores, stream)
+            subject = subject_of_stream(stores, stream)
             before = stores.controls.find(stream)
             if accept_batch and before.trip is None:
                 raise ConflictError(
@@ -78,7 +78,7 @@ class StreamControls:
                 return before
             after = before.resumed(by.name, at, accept=accept_batch)
             action = "stream.resumed-accepting-batch" if accept_batch else "stream.resumed"
-            _keep(stores, before, after, action, subject)
+            keep_control(stores, (before, after), action, subject, (by.name, at))
             return after
 
         return self._database.write(work)
@@ -99,7 +99,7 @@ class StreamControls:
                 return before, False
             stores.controls.tell(trip)
             after = before.tripped(trip, by.name, at)
-            _keep(stores, before, after, "stream.tripped", subject)
+            keep_control(stores, (before, after), "stream.tripped", subject, (by.name, at))
             return after, True
 
         control, is_new = self._database.write(work)
@@ -129,7 +129,8 @@ def _require_same(stream: str, told: str) -> None:
         raise ConflictError(f"this is about the stream {told}; post it there, not to {stream}")
 
 
-def _subject(stores: Stores, stream: str) -> str:
+def subject_of_stream(stores: Stores, stream: str) -> str:
+    """Give the subject of the contract that a stream is named after. Raises NotFoundError."""
     topic = stores.contracts.topic_of(stream)
     if topic is None:
         raise NotFoundError(f"no contract is published under the id {stream}")
@@ -138,19 +139,26 @@ def _subject(stores: Stores, stream: str) -> str:
 
 def _told_by(stores: Stores, stream: str, by: Principal) -> str:
     """Let whoever may publish the contract tell of its stream. A subject that is hidden answers as one that is not."""
-    subject = _subject(stores, stream)
+    subject = subject_of_stream(stores, stream)
     if not by.sees(subject):
         raise NotFoundError(f"no contract is published under the id {stream}")
     may_publish(by, subject)
     return subject
 
 
-def _keep(stores: Stores, before: StreamControl, after: StreamControl, action: str, subject: str) -> None:
+def keep_control(
+    stores: Stores,
+    change: tuple[StreamControl, StreamControl],
+    action: str,
+    subject: str,
+    made: tuple[str, datetime],
+) -> None:
+    """Keep what holds after a change, given as before and after, and write down who `made` it and when."""
+    before, after = change
     stores.controls.put(after)
-    assert after.at is not None  # noqa: S101 - a change has an instant
-    assert after.by is not None  # noqa: S101 - and somebody who made it
     earlier = _hash(before) if before.revision else None
-    stores.audit.append(Change(after.at, after.by, action, subject, earlier, _hash(after)))
+    who, at = made
+    stores.audit.append(Change(at, who, action, subject, earlier, _hash(after)))
 
 
 def _hash(control: StreamControl) -> str:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from contracts.control import StreamControl, StreamEvent
 from contracts.report import BatchReport
+from contracts.shadow import ShadowFindings
 from gateway.access.principal import Principal, subject_of
 from gateway.services.stream_conditions import Condition, condition_of
 from gateway.storage.database import Database
@@ -39,6 +40,7 @@ class StreamFacts:
     last: BatchReport | None = None
     rules: Sequence[RuleSum] = ()
     step_milliseconds: dict[str, int] | None = None
+    shadow: ShadowFindings | None = None
 
 
 class StreamMetrics(Collector):
@@ -55,6 +57,7 @@ class StreamMetrics(Collector):
         yield from _states(facts)
         yield from _counts([(each, sums) for each, sums, _ in reported])
         yield from _positions([last for _, _, last in reported])
+        yield from _shadows([each.shadow for each in facts if each.shadow])
         yield from _times([(each, last) for each, _, last in reported])
 
 
@@ -72,6 +75,7 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
                 last,
                 stores.sums.rules(stream),
                 stores.sums.milliseconds(stream),
+                _shadow(stores, controls.get(stream)),
             )
     for stream in controls.keys() | events.keys():
         topic = stores.contracts.topic_of(stream)
@@ -95,6 +99,43 @@ def _states(facts: Sequence[StreamFacts]) -> Iterator[Metric]:
         stopped.add_metric([each.stream], float(condition is Condition.STOPPED))
     yield paused
     yield stopped
+
+
+def _shadow(stores: Stores, control: StreamControl | None) -> ShadowFindings | None:
+    """Give what the shadow of now has found; one that was ended has no series any more."""
+    if control is None or control.shadow is None:
+        return None
+    found = stores.shadows.find(control.stream)
+    return found if found is not None and found.result.version == control.shadow else None
+
+
+def _shadows(found: Sequence[ShadowFindings]) -> Iterator[Metric]:
+    records = CounterMetricFamily(
+        "tidegate_shadow_records",
+        "Records that a shadow version was judged on, and those that it would refuse or accept otherwise.",
+        labels=["stream", "version", "outcome"],
+    )
+    violations = CounterMetricFamily(
+        "tidegate_shadow_violations",
+        "Records that a shadow version would treat otherwise, by the rule that refuses them.",
+        labels=["stream", "version", "change", "stage", "code", "severity"],
+    )
+    failed = GaugeMetricFamily(
+        "tidegate_shadow_failed",
+        "1 when records could not be judged by a shadow version, else 0.",
+        labels=["stream", "version"],
+    )
+    for each in found:
+        labels = [each.stream, each.result.version]
+        for outcome in ("compared", "would_refuse", "would_accept", "would_stop"):
+            records.add_metric([*labels, outcome], getattr(each.result, outcome))
+        for change, rules in (("refuse", each.result.refused_by), ("accept", each.result.accepted_by)):
+            for rule in sorted(rules, key=lambda rule: (rule.stage, rule.code, rule.severity))[:_MOST_RULES]:
+                violations.add_metric(
+                    [*labels, change, rule.stage.value, rule.code, rule.severity.value], rule.records
+                )
+        failed.add_metric(labels, float(each.result.failure is not None))
+    yield from (records, violations, failed)
 
 
 def _counts(reported: Sequence[tuple[StreamFacts, StreamSums]]) -> Iterator[Metric]:

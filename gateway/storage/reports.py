@@ -12,6 +12,7 @@ from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.expectations import ExpectationResultRow, ExpectationStore
 from gateway.storage.ordering import ByCodePoint
+from gateway.storage.shadows import ShadowStore
 from gateway.storage.stream_sums import StreamSumStore
 from gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, to_microseconds
 
@@ -82,6 +83,7 @@ class ReportStore:
         """Keep a report and add it to the sums of its stream."""
         self._add_to_sums(report)
         StreamSumStore(self._session).add(report)
+        ShadowStore(self._session).add(report)
         row = BatchRow(
             stream=report.stream,
             epoch=report.epoch,

@@ -17,6 +17,7 @@ from gateway.storage.expectations import ExpectationStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.ordering import ByCodePoint
 from gateway.storage.reports import ReportStore
+from gateway.storage.shadows import ShadowStore
 from gateway.storage.stream_sums import StreamSumStore
 from gateway.storage.subject_settings import AssociationStore, SettingStore
 from gateway.storage.subjects import SubjectStore
@@ -78,6 +79,7 @@ class Stores:
         self.controls = ControlStore(session)
         self.expectations = ExpectationStore(session)
         self.sums = StreamSumStore(session)
+        self.shadows = ShadowStore(session)
 
 
 class ContractStore:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy import BigInteger, Integer, Text, UniqueConstraint, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.report import BatchReport, RuleCount
+from contracts.counts import RuleCount
+from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.tables import Table
 

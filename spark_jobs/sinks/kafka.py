@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -18,15 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
+from contracts.counts import RuleKey
 from contracts.expectations.compile import Partials
 from contracts.ledger import BatchRefusal, Ledger, Settled
+from contracts.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
+from contracts.shadow import ShadowResult
 from contracts.verdict import Disposition
-from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
+from contracts.wire import schema_header
+from spark_jobs.decide import Decision, FailedRecord, Tally
 from spark_jobs.judge import judge_column
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.records import Destination, accepted_records, refused_records
+from spark_jobs.shadow import Differences, Original, merged
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.steps import Step
 from spark_jobs.topics import Topic, Topics
@@ -34,8 +40,6 @@ from spark_jobs.topics import Topic, Topics
 if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
-LEDGER_TOPIC = "tidegate.ledger"
-_LEDGER_PARTITIONS = 4
 COLUMN_PREFIX = "_column."
 """Before the name of a typed column in a collected batch."""
 
@@ -65,7 +69,7 @@ class KafkaSink:
     def start(self, start: StreamStart) -> Ledger:
         """Fence, read the ledger, claim it."""
         self.adopt(start.plan)
-        self._topics.ensure_compacted(LEDGER_TOPIC, _LEDGER_PARTITIONS)
+        self._topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
         with start.watch(Step.FENCE):
             producer = TransactionalProducer(
                 self._settings.bootstrap_servers, f"tidegate/{self._ledger_name}/0"
@@ -92,7 +96,8 @@ class KafkaSink:
         """Judge a batch and fetch it: the one producer lives here, in the driver."""
         verdict = F.col("_verdict")
         expectations = batch.plan.expectations
-        judge = judge_column(batch.plan, typed=bool(expectations))
+        shadow = batch.asked.shadow if batch.asked.shadow and batch.asked.shadow.pickled else None
+        judge = judge_column(batch.plan, typed=bool(expectations), shadow=shadow)
         wanted = dict.fromkeys((*expectations.needed, *batch.asked.library_columns))
         rows = batch.rows.withColumn("_verdict", judge(F.col("value"))).select(
             verdict["disposition"].alias("disposition"),
@@ -103,6 +108,7 @@ class KafkaSink:
             "value",
             "headers",
             F.unix_millis("timestamp").alias("timestamp_ms"),
+            *([verdict["shadow"].alias("shadow")] if shadow else []),
             *(verdict["columns"][name].alias(f"{COLUMN_PREFIX}{name}") for name in wanted),
         )
         return CollectedBatch(self, batch, rows.toArrow())
@@ -175,12 +181,31 @@ class CollectedBatch:
         columns = [rows.column(f"{COLUMN_PREFIX}{field.name}").cast(field.type) for field in fields]
         return pa.table([*columns, rows.column("disposition")], pa.schema([*fields, ("", pa.int8())]))
 
+    def compared(self) -> ShadowResult | None:
+        """Compare the verdicts of the shadow, which came with the others."""
+        shadow, plan = self.batch.asked.shadow, self.batch.plan
+        if shadow is None or shadow.pickled is None:
+            return merged(shadow, ())
+        differences = Differences(plan, shadow, typed=bool(plan.expectations))
+        for rows in self.rows.to_batches():
+            active = pa.StructArray.from_arrays(
+                [rows.column("disposition"), rows.column("failed")], ["disposition", "failed"]
+            )
+            differences.add(rows, active, rows.column("shadow"), partial(_original, rows))
+        return differences.result()
+
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger, in one transaction."""
         return self.sink.commit(self.rows, decision, self.batch)
 
     def release(self) -> None:
         """Nothing to give back: the table goes with this value."""
+
+
+def _original(rows: pa.RecordBatch, _plan: EnforcementPlan, index: int) -> Original:
+    (row,) = rows.slice(index, 1).select(["value", "headers", "timestamp_ms"]).to_pylist()
+    header = schema_header([(each["key"], each["value"]) for each in row["headers"] or ()])
+    return Original(row["value"], header, pa.array([row["timestamp_ms"]], pa.timestamp("ms")))
 
 
 def read_ledger(bootstrap_servers: str, name: str) -> Ledger | None:
@@ -203,7 +228,7 @@ def ledger_name(contract_id: str) -> str:
 
 
 def _ledger_partition(name: str) -> int:
-    return crc32(name.encode()) % _LEDGER_PARTITIONS
+    return crc32(name.encode()) % LEDGER_PARTITIONS
 
 
 def _ledger_record(ledger: Ledger) -> OutputRecord:

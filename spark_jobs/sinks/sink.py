@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from contracts.counts import RuleKey
 from contracts.expectations.compile import Partials
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
-from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally
+from contracts.shadow import ShadowResult
+from spark_jobs.decide import Decision, FailedRecord, Tally
 from spark_jobs.noting import NOTHING_ASKED, Asked
 from spark_jobs.steps import Stopwatch
 from spark_jobs.topics import Topic
@@ -99,6 +101,10 @@ class JudgedBatch(Protocol):
 
     def library_rows(self) -> pa.Table:
         """Give the columns that were asked for of the accepted rows."""
+        ...
+
+    def compared(self) -> ShadowResult | None:
+        """Give what the version would have made of the records that is judged beside; None where there is none."""
         ...
 
     def write(self, decision: Decision) -> Published:

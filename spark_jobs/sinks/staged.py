@@ -16,17 +16,20 @@ import pyarrow.compute as pc
 from pyspark import inheritable_thread_target
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
+from contracts.counts import RuleKey, rule_counts
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import Evidence, headers_of, read_evidence
 from contracts.expectations.compile import Partials
 from contracts.ledger import BatchRefusal, Ledger, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
+from contracts.shadow import ShadowResult
 from contracts.verdict import Disposition, Verdict
 from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write, with_headers
-from spark_jobs.decide import Decision, FailedRecord, RuleKey, Tally, count_evidence, rule_counts
+from spark_jobs.decide import Decision, FailedRecord, Tally, count_evidence
 from spark_jobs.noting import Asked, read_noted, read_rows
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.records import Destination, refused_records
+from spark_jobs.shadow import merged
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
@@ -271,6 +274,10 @@ class JudgedFiles:
         """Put together the columns that were asked for of the accepted rows."""
         columns = [self.batch.plan.columns.field(name) for name in self.batch.asked.library_columns]
         return read_rows(pa.schema(columns), self.results.column("rows").drop_null().to_pylist())
+
+    def compared(self) -> ShadowResult | None:
+        """Put together what the tasks have found about the shadow."""
+        return merged(self.batch.asked.shadow, self.results.column("shadow").drop_null().to_pylist())
 
     def release(self) -> None:
         """Delete the files of a batch that was not to be written."""

@@ -15,10 +15,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from contracts.counts import RuleCount
 from contracts.evidence import EventPointer, quarantine_headers
 from contracts.model import DataContract
 from contracts.plan import compile_plan
-from contracts.report import BatchReport, RuleCount
+from contracts.report import BatchReport
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 ADMISSIONS: dict[str, Any] = {

@@ -16,6 +16,7 @@ from typing import IO
 
 import httpx
 import psutil
+import psycopg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -25,6 +26,7 @@ from gateway.embedded import ports
 from gateway.embedded.jars import Jars
 from spark_jobs.outputs import read_committed
 from spark_jobs.topics import Topics
+from tests.postgresql import Postgresql
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples" / "admissions"
 DEADLINE_SECONDS = 240
@@ -287,3 +289,50 @@ def test_records_reach_a_topic_when_asked_and_only_once_across_a_kill(up: StartU
     assert not (run.state / "warehouse" / "hospital").exists()
     assert run.stop()[0] == 0
     assert run.living() == []
+
+
+@pytest.mark.full
+def test_records_reach_a_delta_table_when_asked(up: StartUp) -> None:
+    run = up(str(EXAMPLES / "contract.yaml"), "--sink", "delta")
+    run.await_ready()
+    produce(run, "same-day.pass.json", "age-is-known.fail.json")
+    log = run.state / "warehouse" / "delta" / "hospital" / "admissions" / "_delta_log"
+
+    def added() -> int:
+        """Count the rows of the files that the table's log names."""
+        actions = [json.loads(line) for file in log.glob("*.json") for line in file.read_text().splitlines()]
+        return sum(json.loads(each["add"]["stats"])["numRecords"] for each in actions if "add" in each)
+
+    until(lambda: added() == 1)
+    assert len(committed(run, "quarantine")) == 1
+    assert run.stop()[0] == 0
+    assert run.living() == []
+
+
+@pytest.mark.full
+def test_records_reach_postgresql_when_asked_and_its_password_no_command_line(
+    up: StartUp, postgresql: Postgresql
+) -> None:
+    with postgresql.database(template="template0") as url:
+        database = url.replace("postgresql+psycopg://", "postgresql://")
+        run = up(str(EXAMPLES / "contract.yaml"), "--sink", "postgresql", TIDEGATE_POSTGRESQL_URL=database)
+        run.await_ready()
+        produce(run, "same-day.pass.json", "age-is-known.fail.json")
+
+        def rows() -> int:
+            with psycopg.connect(database) as connection:
+                found = connection.execute("SELECT count(*) FROM hospital.admissions").fetchone()
+            return found[0] if found else 0
+
+        until(lambda: rows() == 1)
+        assert len(committed(run, "quarantine")) == 1
+        assert database not in "\n".join(run.living())
+        assert run.stop()[0] == 0
+
+
+def test_postgresql_without_a_database_starts_nothing(up: StartUp) -> None:
+    run = up(str(EXAMPLES / "contract.yaml"), "--sink", "postgresql", TIDEGATE_POSTGRESQL_URL="")
+    code, output = run.end()
+    assert code == 2
+    assert "TIDEGATE_POSTGRESQL_URL" in output
+    assert not run.state.exists()

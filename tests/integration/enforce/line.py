@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from contracts.document import parse_contract
 from contracts.evidence import headers_of
 from contracts.ledger import Ledger, Reconciliation
+from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.jars import Jars
@@ -27,7 +28,7 @@ from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from spark_jobs.sinks.kafka import ledger_name, read_ledger
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import StepObserver, ignore_steps
-from spark_jobs.stream import Job, StreamAttempt, accepted_topic, quarantine_topic
+from spark_jobs.stream import Job, StreamAttempt
 from spark_jobs.topics import Topics
 
 SCHEMA: dict[str, Any] = {

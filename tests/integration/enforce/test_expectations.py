@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from contracts.errors import StreamStopped
 from contracts.evidence import EventPointer, quarantine_headers, read_evidence
 from contracts.ledger import BatchTotals
+from contracts.output_topics import quarantine_topic
 from contracts.report import ExpectationOutcome, ExpectationResult
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from spark_jobs.steps import Step
-from spark_jobs.stream import quarantine_topic
 from tests.integration.enforce.line import Line, Sent, row
 
 MEAN = {

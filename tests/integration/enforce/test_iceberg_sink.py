@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
+from contracts.counts import RuleCount
 from contracts.errors import Fenced, StreamStopped
 from contracts.evidence import read_evidence
 from contracts.ledger import BatchTotals
-from contracts.report import RuleCount
 from contracts.verdict import Severity, Stage
 from spark_jobs.reconcile import open_table
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name

@@ -12,9 +12,9 @@ from confluent_kafka.admin._config import ConfigResource
 from structlog.testing import capture_logs
 
 from contracts.errors import StreamStopped
+from contracts.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.broker import Broker
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.stream import accepted_topic, quarantine_topic
 from spark_jobs.topics import Topic, Topics
 from tests.integration.enforce.line import Line, row
 

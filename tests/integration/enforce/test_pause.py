@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from threading import Event
-from time import monotonic
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -15,40 +12,12 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.budget import BudgetSpent
 from spark_jobs.control import StreamPaused
-from spark_jobs.steps import ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import StreamThread
-from spark_jobs.topics import Topics
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.running import eventually, running
 
 BUDGET = {"ratio": 0.5, "action": "pause"}
-
-
-@contextmanager
-def running(spark: SparkSession, line: Line, url: str, **changes: object) -> Iterator[StreamThread]:
-    """A stream of this process, as one job has it; it is stopped at the end."""
-    settings = line.settings.model_copy(update={"available_now": False, **changes})
-    job = Job(spark, settings, Topics(settings.bootstrap_servers), line.reports, ignore_steps)
-    stopping = Event()
-    with httpx.Client(base_url=url) as client:
-        thread = StreamThread(job, line.contract_id, client, stopping)
-        thread.start()
-        try:
-            yield thread
-        finally:
-            stopping.set()
-            thread.join(DEADLINE_SECONDS)
-            assert not thread.is_alive()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    deadline = monotonic() + DEADLINE_SECONDS
-    while not holds():
-        assert monotonic() < deadline
-        Event().wait(0.2)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spark_jobs.stream import quarantine_topic
+from contracts.output_topics import quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row

@@ -20,10 +20,9 @@ from pyspark.sql import SparkSession
 from contracts.errors import Fenced
 from contracts.evidence import EventPointer, quarantine_headers, read_evidence
 from contracts.ledger import BatchTotals
+from contracts.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.sinks.kafka import LEDGER_TOPIC
 from spark_jobs.steps import Step
-from spark_jobs.stream import accepted_topic, quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 

@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals
+from contracts.output_topics import quarantine_topic
 from spark_jobs.steps import Step
-from spark_jobs.stream import quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch

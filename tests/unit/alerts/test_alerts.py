@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from contracts.report import BatchReport
 from gateway.api.stream_controls import _EVENT, _TRIP
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
+from tests.unit.alerts.mail_server import MailServer, mail_server
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -60,42 +60,6 @@ class WebServer:
         return self.received.get(timeout=_SECONDS)
 
 
-class MailServer(socketserver.ThreadingTCPServer):
-    """As much of SMTP (RFC 5321) as a client needs to hand over a message; keeps the messages."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.received: Queue[tuple[list[str], bytes]] = Queue()
-        super().__init__(("127.0.0.1", 0), _MailSession)
-
-    @property
-    def url(self) -> str:
-        return f"smtp://127.0.0.1:{self.server_address[1]}"
-
-
-class _MailSession(socketserver.StreamRequestHandler):
-    server: MailServer
-
-    def handle(self) -> None:
-        receivers: list[str] = []
-        self._say("220 ready")
-        for line in self.rfile:
-            word = line[:4].upper()
-            if word == b"RCPT":
-                receivers += re.findall(r"<(.*)>", line.decode())
-            if word == b"DATA":
-                self._say("354 go on")
-                lines = iter(self.rfile.readline, b".\r\n")
-                self.server.received.put((receivers, b"".join(lines)))
-            self._say("221 bye" if word == b"QUIT" else "250 ok")
-            if word == b"QUIT":
-                return
-
-    def _say(self, text: str) -> None:
-        self.wfile.write(f"{text}\r\n".encode())
-
-
 @pytest.fixture
 def web() -> Iterator[WebServer]:
     running = WebServer()
@@ -104,8 +68,8 @@ def web() -> Iterator[WebServer]:
 
 @pytest.fixture
 def mail() -> Iterator[MailServer]:
-    running = MailServer()
-    yield from _serve(running, running)
+    with mail_server() as running:
+        yield running
 
 
 def _serve(server: socketserver.BaseServer, given: T) -> Iterator[T]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import uvicorn
 
+from gateway.app import create_app
 from gateway.cli.main import main
+from gateway.factory import Factory
 from tests.unit.checks.workplace import git, here, write
 
 __all__ = ["git", "here", "write"]
@@ -81,3 +86,19 @@ def process(tmp_path: Path) -> Run:
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
     return run
+
+
+@pytest.fixture
+def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry that listens on a socket and keeps CONTRACT; commands find it by their environment."""
+    factory.registry().publish(CONTRACT.encode(), "contract.yaml")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", url)
+        yield url
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()

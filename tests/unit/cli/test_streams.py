@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
-import uvicorn
 
 from contracts.control import Trip
-from gateway.app import create_app
 from gateway.factory import Factory
-from tests.unit.cli.conftest import CONTRACT, Ran, Run
+from tests.unit.cli.conftest import Ran, Run
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -24,21 +20,6 @@ STREAM = "hospital.admissions"
 def last_line(ran: Ran) -> str:
     """What the command said: the registry, in this process too, logs before it."""
     return ran.stdout.decode().splitlines()[-1]
-
-
-@pytest.fixture
-def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    factory.registry().publish(CONTRACT.encode(), "contract.yaml")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", url)
-        yield url
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 @pytest.mark.usefixtures("registry")

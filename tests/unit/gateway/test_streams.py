@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from contracts.counts import RuleCount
 from contracts.errors import ConflictError, NotFoundError
-from contracts.report import BatchReport, RuleCount
+from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.factory import Factory
 from gateway.services.streams import ReportBook, StreamReader, StreamTotals

@@ -1,0 +1,35 @@
+"""Counts as reports carry them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.verdict import Severity, Stage
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""What every database and Kafka itself can hold."""
+
+RuleKey = tuple[Stage, str, Severity]
+"""What is counted: the stage, the rule id, keyword or column, and its severity."""
+
+
+class RuleCount(BaseModel):
+    """How many records of a batch violated one rule or schema keyword (a record may count under several)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: Stage
+    code: str
+    severity: Severity
+    records: Annotated[int, Field(ge=1, lt=2**63)]
+
+
+def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
+    """Give the counts as they are reported, most frequent first."""
+    return tuple(
+        RuleCount(stage=stage, code=code, severity=severity, records=records)
+        for (stage, code, severity), records in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )

@@ -1,0 +1,53 @@
+"""The settings that an output topic must have, so that it keeps what is written to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEADER_ROOM_BYTES: Final = 64 * 1024
+"""What our headers may add to a record, with the margin of a record batch."""
+
+LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+"""A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
+
+LEDGER_TOPIC: Final = "tidegate.ledger"
+LEDGER_PARTITIONS: Final = 4
+
+_NO_LIMIT: Final = str(2**63 - 1)
+
+
+def quarantine_topic(topic: str) -> str:
+    """Name of the topic that takes the refused records of `topic`."""
+    return f"{topic}.quarantine"
+
+
+def accepted_topic(topic: str) -> str:
+    """Name of the topic that takes the accepted records of `topic` with the Kafka sink."""
+    return f"{topic}.accepted"
+
+
+def output_settings(max_message_bytes: int) -> dict[str, str]:
+    """Give the settings of an output topic of a source that takes record batches of `max_message_bytes`."""
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(max_message_bytes + HEADER_ROOM_BYTES),
+        # A refused record keeps its own time: the broker must neither replace it nor refuse an old one.
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": _NO_LIMIT,
+        "message.timestamp.after.max.ms": _NO_LIMIT,
+    }
+
+
+def is_enough(key: str, actual: str, wanted: str) -> bool:
+    """Whether the value of one of these settings does. How long records are kept is the operator's choice, from a day on."""
+    match key:
+        case "retention.ms":
+            return actual == wanted or int(actual) >= LEAST_RETENTION_MS
+        case "retention.bytes":
+            return True
+        case "max.message.bytes":
+            return int(actual) >= int(wanted)
+        case _:
+            return actual == wanted

@@ -1,0 +1,133 @@
+"""`tidegate shadow` and `tidegate promote`: try a version on live records, then have it enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from contracts.counts import RuleCount
+from contracts.shadow import ShadowFindings
+from gateway.cli.exits import ExitCode
+from gateway.cli.streams import DEFAULT_URL, RegistryUrl, Stream
+from gateway.cli.terminal import out
+from gateway.client import RegistryClient
+
+_MOST_SHOWN = 5
+
+Contract = Annotated[str, typer.Argument(metavar="CONTRACT", help="Id of the contract.")]
+
+
+def shadow(
+    stream: Stream,
+    version: Annotated[
+        str | None, typer.Argument(metavar="[VERSION]", help="A published version, a draft most often.")
+    ] = None,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Judge by it no more; what it found stays.")] = False,
+    registry: RegistryUrl = DEFAULT_URL,
+) -> None:
+    """Judge another version beside the enforced one, and only report.
+
+    From the next batch on both versions judge each record, in the same pass. Nothing
+    is written, refused or stopped because of the shadow. Without VERSION, what it
+    has found so far is shown: how many records it would refuse or newly accept, by
+    which rule, and where some of them are.
+
+    Examples:
+      tidegate shadow hospital.admissions 1.3.0
+      tidegate shadow hospital.admissions
+      tidegate shadow hospital.admissions --off
+
+    Exit codes: 0 done, 1 that version cannot be a shadow, 2 no such stream or version, nothing was found yet, or no
+    right to it, 3 no registry answers.
+    """
+    if off and version is not None:
+        raise typer.BadParameter("give a VERSION or --off", param_hint="--off")
+    with RegistryClient(registry) as client:
+        if off or version is not None:
+            declared = client.declare_shadow(stream, version).shadow
+            _print(
+                f"{stream} is judged by {declared} too" if declared else f"{stream} has no shadow any more"
+            )
+            return
+        for line in _findings(client.shadow(stream)):
+            _print(line)
+
+
+def promote(
+    contract: Contract,
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="The draft to enforce.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Enforce it; without, only show.")] = False,
+    registry: RegistryUrl = DEFAULT_URL,
+) -> None:
+    """Show what a draft would change, and have it enforced.
+
+    Shown are its differences from what is enforced now, whom they break, and what it
+    made of live records as a shadow (tidegate shadow). With --yes it is enforced from
+    the next batch on, unless it breaks somebody who has not agreed.
+
+    Examples:
+      tidegate promote hospital.admissions 1.3.0
+      tidegate promote hospital.admissions 1.3.0 --yes
+
+    Exit codes: 0 shown, or done, 1 it cannot be promoted as it is, 2 no such contract or version, or no right to it,
+    3 no registry answers.
+    """
+    with RegistryClient(registry) as client:
+        found = client.promotion(contract, version)
+        for line in _changes(found):
+            _print(line)
+        if found["shadow"] is None:
+            _print(f"it was not tried on live records; tidegate shadow {contract} {version} does that")
+        else:
+            for line in _findings(ShadowFindings.model_validate(found["shadow"])):
+                _print(line)
+        if yes:
+            client.promote(contract, version)
+            _print(f"{contract} {version} is enforced from the next batch on")
+        elif not found["change"]["is_publishable"]:
+            raise typer.Exit(ExitCode.FINDINGS)
+        else:
+            _print("nothing was changed; --yes promotes it")
+
+
+def _changes(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{found['contract']} {found['version']} ({found['status']}); enforced is {found['enforced'] or 'nothing yet'}"
+    change = found["change"]
+    for comparison in change["comparisons"]:
+        for finding in comparison["findings"]:
+            yield f"  {finding['severity']}  {finding['sentence']}  [{finding['code']}]"
+    if change["unacknowledged"]:
+        yield f"have still to agree: {', '.join(change['unacknowledged'])}"
+    if change["needs_break_acknowledged"]:
+        yield "it breaks what is enforced, and nobody has said that it may"
+
+
+def _findings(findings: ShadowFindings) -> Iterator[str]:
+    found = findings.result
+    yield (
+        f"shadow {found.version} against {findings.against}: {found.compared:,} records in {findings.batches:,} batches "
+        f"since {findings.since:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    yield from _counted("would refuse", found.would_refuse, found.refused_by)
+    yield from _counted("would newly accept", found.would_accept, found.accepted_by)
+    if found.would_stop:
+        yield f"{found.would_stop:>10,}  would stop the stream"
+    for sample in found.samples[:_MOST_SHOWN]:
+        reasons = ", ".join(f"{each.code} {each.pointer}".strip() for each in sample.reasons)
+        yield f"            {sample.change} {sample.partition}/{sample.offset}: {reasons}"
+    if found.failure is not None:
+        yield f"not all could be compared: {found.failure}"
+
+
+def _counted(what: str, records: int, rules: Iterable[RuleCount]) -> Iterator[str]:
+    yield f"{records:>10,}  {what}"
+    for rule in rules:
+        yield f"{rule.records:>16,}  {rule.stage} {rule.code}"
+
+
+def _print(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,108 @@
+"""`tidegate topics`: topic settings as code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.exits import ExitCode
+from gateway.cli.terminal import err, out
+from gateway.topics.cluster import Cluster
+from gateway.topics.document import load_topics
+from gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_PENDING = 2
+"""As the tools that plan changes have it; of wrong usage it is told apart by what stands on stdout."""
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich", no_args_is_help=True, context_settings=_HELP)
+
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The topics, as YAML.")
+]
+Environment = Annotated[
+    str | None,
+    typer.Option("--environment", "-e", help="One of the file's environments, such as dev or prod."),
+]
+Servers = Annotated[
+    str, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers, as host:port,host:port.")
+]
+
+
+@app.callback()
+def topics() -> None:
+    """Show what a cluster lacks of the topics in a file, and make it so.
+
+    Partitions, replication and settings of topics, of the quarantine topics beside
+    them, and what is otherwise in dev and prod. Nothing is ever deleted: a topic or
+    a setting that the file does not name stays as it is.
+    """
+
+
+@app.command()
+def plan(file: File, *, bootstrap_servers: Servers, environment: Environment = None) -> None:
+    """Show what a cluster lacks of what the file says; change nothing.
+
+    Examples:
+      tidegate topics plan topics.yaml --environment prod --bootstrap-servers kafka:9092
+
+    Exit codes: 0 nothing is to be done, 1 the file is wrong or asks for what cannot be done, 2 changes are to be made,
+    3 no broker answers.
+    """
+    found, _ = _planned(file, bootstrap_servers, environment)
+    if found.impossible:
+        raise typer.Exit(ExitCode.FINDINGS)
+    if found.changes:
+        raise typer.Exit(_PENDING)
+    _print("nothing is to be done")
+
+
+@app.command()
+def apply(file: File, *, bootstrap_servers: Servers, environment: Environment = None) -> None:
+    """Do what `plan` shows.
+
+    Nothing at all is done when a part of it cannot be. Running it again changes
+    nothing more.
+
+    Examples:
+      tidegate topics apply topics.yaml --environment prod --bootstrap-servers kafka:9092
+
+    Exit codes: 0 done, 1 the file is wrong or asks for what cannot be done, 2 the cluster refuses, 3 no broker answers.
+    """
+    found, cluster = _planned(file, bootstrap_servers, environment)
+    if found.impossible:
+        err.print("nothing was changed")
+        raise typer.Exit(ExitCode.FINDINGS)
+    for change in found.changes:
+        cluster.apply(change)
+    _print(f"{len(found.changes)} changes made" if found.changes else "nothing is to be done")
+
+
+def _planned(file: Path, servers: str, environment: str | None) -> tuple[Plan, Cluster]:
+    wanted = load_topics(file, environment)
+    cluster = Cluster(servers)
+    found = plan_topics(wanted, cluster.topics(topic.name for topic in wanted))
+    for change in found.changes:
+        for line in _lines(change):
+            _print(line)
+    for each in found.impossible:
+        _print(f"! {each.topic}: {each.reason}")
+    return found, cluster
+
+
+def _lines(change: Change) -> list[str]:
+    match change:
+        case CreateTopic(topic):
+            replication = "the cluster's own" if topic.replication is None else str(topic.replication)
+            settings = [f"    {key} = {value}" for key, value in sorted(topic.config.items())]
+            return [f"+ {topic.name}: partitions {topic.partitions}, replication {replication}", *settings]
+        case AddPartitions(topic, before, after):
+            return [f"~ {topic}: partitions {before} -> {after}"]
+        case ChangeSetting(topic, key, before, after):
+            return [f"~ {topic}: {key} {'(unknown here)' if before is None else before} -> {after}"]
+
+
+def _print(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)

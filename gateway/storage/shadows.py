@@ -1,0 +1,54 @@
+"""What the shadow version of each stream would have made of its batches, added up."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, Text, delete
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from contracts.report import BatchReport
+from contracts.shadow import ShadowFindings
+from gateway.storage.controls import ControlStore
+from gateway.storage.tables import Table
+
+
+class ShadowRow(Table):
+    """The findings of one stream's shadow, as JSON."""
+
+    __tablename__ = "stream_shadows"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    findings: Mapped[str] = mapped_column(Text)
+
+
+class ShadowStore:
+    """Findings of shadows, as `stores.shadows`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find(self, stream: str) -> ShadowFindings | None:
+        """Give the findings of a stream's last shadow; None before its first batch."""
+        row = self._session.get(ShadowRow, stream)
+        return None if row is None else ShadowFindings.model_validate_json(row.findings)
+
+    def forget(self, stream: str) -> None:
+        """Begin anew: another shadow was declared."""
+        self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
+
+    def add(self, report: BatchReport) -> None:
+        """Add a report that is new, if it is about the shadow of now. Only in a write transaction: writers take turns."""
+        declared = ControlStore(self._session).find(report.stream).shadow
+        if report.shadow is None or report.shadow.version != declared:
+            return
+        before = self.find(report.stream)
+        is_same = before is not None and before.result.version == report.shadow.version
+        after = ShadowFindings(
+            stream=report.stream,
+            against=report.contract,
+            since=min(before.since, report.committed_at) if before and is_same else report.committed_at,
+            until=max(before.until, report.committed_at) if before and is_same else report.committed_at,
+            batches=before.batches + 1 if before and is_same else 1,
+            result=before.result.merged(report.shadow) if before and is_same else report.shadow,
+        )
+        self._session.merge(ShadowRow(stream=report.stream, findings=after.model_dump_json()))
+        self._session.flush()

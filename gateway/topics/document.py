@@ -1,0 +1,222 @@
+"""The file that says which topics there are: read, checked, and worked out for one environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from contracts.diagnosis import suggest
+from contracts.errors import ContractError, Problem, SettingsError
+from contracts.output_topics import (
+    LEDGER_PARTITIONS,
+    LEDGER_TOPIC,
+    accepted_topic,
+    is_enough,
+    output_settings,
+    quarantine_topic,
+)
+from contracts.source import Place, Source, escape, syntax_error
+from contracts.yaml_source import read_yaml
+
+_BATCH_BYTES = 1_048_588
+"""Kafka's own `max.message.bytes`."""
+
+Setting = str | int | float | bool | list[str]
+Config = dict[str, Setting]
+TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+Partitions = Annotated[int, Field(ge=1, le=100_000)]
+Replication = Annotated[int, Field(ge=1, le=100)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Defaults(_Part):
+    """What holds for every topic that does not say otherwise."""
+
+    partitions: Partitions | None = None
+    replication: Replication | None = None
+    config: Config = {}
+
+
+class Output(_Part):
+    """An output topic of the job. It has the source's partitions and replication, and the settings that the job needs."""
+
+    partitions: Partitions | None = None
+    replication: Replication | None = None
+    config: Config = {}
+
+
+class Topic(Defaults):
+    """A topic; with `quarantine` and `accepted`, those that the job writes beside it."""
+
+    quarantine: Output | None = None
+    accepted: Output | None = None
+
+
+class Environment(_Part):
+    """What is otherwise in one environment: its defaults come before those of the file, its topics before those there."""
+
+    defaults: Defaults = Defaults()
+    topics: dict[TopicName, Topic] = {}
+
+
+class TopicFile(_Part):
+    """A whole file."""
+
+    api_version: Literal["tidegate/v1"] = Field(alias="apiVersion")
+    kind: Literal["Topics"]
+    defaults: Defaults = Defaults()
+    ledger: Output | None = Field(default=None, description="The topic of the Kafka sink's ledgers.")
+    topics: dict[TopicName, Topic]
+    environments: dict[str, Environment] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """One topic as it is to be. `replication` None leaves it to the cluster. Values of `config` are as Kafka writes them."""
+
+    name: str
+    partitions: int
+    replication: int | None
+    config: Mapping[str, str]
+
+
+def load_topics(path: Path, environment: str | None) -> tuple[WantedTopic, ...]:
+    """Read a file and work out its topics for an environment, in the file's order.
+
+    Raises ContractError with every mistake and its place, SettingsError for an environment that the file does not have.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise syntax_error(str(path), Place(1, 1), f"cannot be read: {error}") from None
+    source = read_yaml(str(path), text)
+    if source.problems:
+        raise ContractError(source.problems)
+    try:
+        document = TopicFile.model_validate(source.value, strict=True)
+    except ValidationError as error:
+        raise ContractError(tuple(_problems(source, error))) from None
+    if environment is not None and environment not in document.environments:
+        raise SettingsError(
+            f"{path} has no environment `{environment}`{suggest(environment, document.environments)}; it has "
+            f"{', '.join(document.environments) or 'none'}"
+        )
+    chosen = document.environments[environment] if environment else Environment()
+    wanted = tuple(_wanted(document, chosen))
+    problems = tuple(
+        source.problem(pointer, message)
+        for topic in wanted
+        for pointer, message in _mistakes(topic, document)
+    )
+    if problems:
+        raise ContractError(problems)
+    return wanted
+
+
+def _problems(source: Source, error: ValidationError) -> Iterator[Problem]:
+    for one in error.errors(include_url=False, include_input=False):
+        steps = [
+            str(step)
+            for step in one["loc"]
+            if not str(step).startswith(("list[", "str", "int", "float", "bool"))
+        ]
+        pointer = "".join(f"/{escape(step)}" for step in steps if step != "[key]")
+        if one["type"] == "extra_forbidden":
+            yield source.problem(pointer, f"unknown key `{steps[-1]}`", at_key=True)
+        else:
+            yield source.problem(pointer, one["msg"][:1].lower() + one["msg"][1:])
+
+
+def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTopic]:
+    defaults = (environment.defaults, document.defaults)
+    names = dict.fromkeys((*document.topics, *environment.topics))
+    for name in names:
+        layers = [each[name] for each in (environment.topics, document.topics) if name in each]
+        topic = _topic(name, (*layers, *defaults))
+        yield topic
+        batch_bytes = int(topic.config.get("max.message.bytes", _BATCH_BYTES))
+        for output_name, outputs in (
+            (quarantine_topic(name), [each.quarantine for each in layers]),
+            (accepted_topic(name), [each.accepted for each in layers]),
+        ):
+            given = [each for each in outputs if each is not None]
+            if given:
+                yield _output(output_name, given, topic, output_settings(batch_bytes))
+    if document.ledger is not None:
+        ledger = Defaults(partitions=LEDGER_PARTITIONS, config={"cleanup.policy": "compact"})
+        own = Defaults.model_validate(document.ledger.model_dump())
+        yield _topic(LEDGER_TOPIC, (own, *(_without_policy(each) for each in defaults), ledger))
+
+
+def _without_policy(defaults: Defaults) -> Defaults:
+    """Leave out what the ledger's topic decides itself."""
+    kept = {key: value for key, value in defaults.config.items() if key != "cleanup.policy"}
+    return Defaults(replication=defaults.replication, config=kept)
+
+
+def _topic(name: str, layers: tuple[Defaults, ...]) -> WantedTopic:
+    config: dict[str, str] = {}
+    for layer in reversed(layers):
+        config |= {key: _written(value) for key, value in layer.config.items()}
+    partitions = next((each.partitions for each in layers if each.partitions is not None), 1)
+    replication = next((each.replication for each in layers if each.replication is not None), None)
+    return WantedTopic(name, partitions, replication, config)
+
+
+def _output(name: str, given: list[Output], source: WantedTopic, needed: dict[str, str]) -> WantedTopic:
+    shared = {key: value for key, value in source.config.items() if key == "min.insync.replicas"}
+    config = {**shared, **needed}
+    for layer in reversed(given):
+        config |= {key: _written(value) for key, value in layer.config.items()}
+    partitions = next((each.partitions for each in given if each.partitions is not None), source.partitions)
+    replication = next(
+        (each.replication for each in given if each.replication is not None), source.replication
+    )
+    return WantedTopic(name, partitions, replication, config)
+
+
+def _written(value: Setting) -> str:
+    """Write a setting as Kafka does."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
+    insync = topic.config.get("min.insync.replicas", "1")
+    owner, _, suffix = topic.name.rpartition(".")
+    is_output = topic.name not in document.topics and suffix in {"quarantine", "accepted"}
+    place = f"/topics/{escape(owner)}/{suffix}" if is_output else f"/topics/{escape(topic.name)}"
+    if topic.name == LEDGER_TOPIC and document.ledger is not None:
+        place = "/ledger"
+        if topic.config["cleanup.policy"] != "compact" or topic.partitions < LEDGER_PARTITIONS:
+            yield place, f"{LEDGER_TOPIC} must be compacted and have at least {LEDGER_PARTITIONS} partitions"
+    if not insync.isdecimal():
+        yield place, f"min.insync.replicas of {topic.name} is no number: {insync}"
+    elif topic.replication is not None and int(insync) > topic.replication:
+        yield (
+            place,
+            f"{topic.name} wants {insync} replicas in sync and has {topic.replication}: nothing could be written to it",
+        )
+    if is_output:
+        for key, value in output_settings(0).items():
+            actual = topic.config[key]
+            if not _does(key, actual, value):
+                yield (
+                    f"{place}/config/{escape(key)}",
+                    f"{topic.name} would lose records with {key} {actual}; the job needs {value}",
+                )
+
+
+def _does(key: str, actual: str, needed: str) -> bool:
+    try:
+        return is_enough(key, actual, needed)
+    except ValueError:
+        return False

@@ -1,0 +1,43 @@
+"""A stream of this process, with a real registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from time import monotonic
+
+import httpx
+from pyspark.sql import SparkSession
+
+from spark_jobs.steps import ignore_steps
+from spark_jobs.stream import Job
+from spark_jobs.supervisor import StreamThread
+from spark_jobs.topics import Topics
+from tests.integration.enforce.job import DEADLINE_SECONDS
+from tests.integration.enforce.line import Line
+
+
+@contextmanager
+def running(spark: SparkSession, line: Line, url: str, **changes: object) -> Iterator[StreamThread]:
+    """A stream of this process, as one job has it; it is stopped at the end."""
+    settings = line.settings.model_copy(update={"available_now": False, **changes})
+    job = Job(spark, settings, Topics(settings.bootstrap_servers), line.reports, ignore_steps)
+    stopping = Event()
+    with httpx.Client(base_url=url) as client:
+        thread = StreamThread(job, line.contract_id, client, stopping)
+        thread.start()
+        try:
+            yield thread
+        finally:
+            stopping.set()
+            thread.join(DEADLINE_SECONDS)
+            assert not thread.is_alive()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = monotonic() + DEADLINE_SECONDS
+    while not holds():
+        assert monotonic() < deadline
+        Event().wait(0.2)
