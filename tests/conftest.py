@@ -39,12 +39,24 @@ def pytest_configure(config: pytest.Config) -> None:
 SHARED_FIXTURES = {"broker", "spark"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of the shared session and broker together."""
-    for item in items:
-        if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("shared"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep the tests of the shared session and broker together. Later, pytest-xdist has read the marks already."""
+    if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.xdist_group("shared"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run where pytest-xdist does not keep them together: each process would start a session and a broker."""
+    if getattr(session.config.option, "loadgroup", False):
+        apart = [
+            each
+            for each in session.items
+            if each.get_closest_marker("xdist_group") and "@" not in each.nodeid
+        ]
+        if apart:
+            raise pytest.UsageError(
+                f"{len(apart)} tests, {apart[0].nodeid} first, have lost their xdist group"
+            )
 
 
 @pytest.fixture(scope="session")
