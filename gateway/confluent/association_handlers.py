@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.access.gate import authorise
 from gateway.access.principal import Role
-from gateway.confluent.calls import Answer, Call, read_entity
+from gateway.confluent.calls import Answer, Call, in_context, read_entity
 from gateway.confluent.entities import AssociationRequest
 from gateway.confluent.errors import Refused, invalid_association, no_association, resource_associated
 from gateway.confluent.names import canonical
@@ -57,7 +57,9 @@ def delete(call: Call) -> Answer:
         raise no_association(call.path["resource"])
     for one in found:
         authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)
-    call.factory.associations().delete(wanted, cascade=cascade, who=call.principal.name)
+    call.factory.associations().delete(
+        wanted, cascade=cascade, who=call.principal.name, is_dry=call.flag("dryRun")
+    )
     return Answer(status=204)
 
 
@@ -71,6 +73,7 @@ def batch_get(call: Call) -> Answer:
             resource_id=one.get("resourceId"),
             resource_type=one.get("resourceType"),
             types=tuple(one.get("associationTypes") or ()),
+            context=_context(call),
         )
         if not (wanted.name or wanted.resource_id):
             raise invalid_association(
@@ -106,14 +109,14 @@ def _requests(call: Call) -> list[dict[str, Any]]:
 
 
 def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
-    request = read_entity(AssociationRequest, body)
+    request = _in_context(call, read_entity(AssociationRequest, body))
     associations = call.factory.associations()
     for info in request.associations:
         if info.schema_ is not None:
             check_references(call, info.schema_)
         authorise(call.request, Role.PRODUCER, associations.subject_of(request, info))
     _check_held(call, request)
-    kept = associations.put(request, replaces=replaces, who=call.principal.name)
+    kept = associations.put(request, replaces=replaces, who=call.principal.name, is_dry=call.flag("dryRun"))
     return {
         "resourceName": request.resource_name,
         "resourceNamespace": request.resource_namespace,
@@ -129,6 +132,30 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
             for one in kept
         ],
     }
+
+
+def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
+    """Put the subjects of a request, those named after the resource too, into the context that the query names."""
+    context = _context(call)
+    if context is None:
+        return request
+    infos = tuple(
+        info.model_copy(
+            update={
+                "subject": in_context(
+                    context, info.subject or f"{request.resource_name}-{info.association_type}"
+                )
+            }
+        )
+        for info in request.associations
+    )
+    return request.model_copy(update={"associations": infos})
+
+
+def _context(call: Call) -> str | None:
+    """Read the context that a query names, as `.staging` or `:.staging:`; None for no word of it."""
+    name = call.text("context").strip(":")
+    return None if not name else name if name.startswith(".") else f".{name}"
 
 
 def _check_held(call: Call, request: AssociationRequest) -> None:
@@ -153,6 +180,7 @@ def _filter(call: Call, **wanted: str) -> AssociationFilter:
         resource_type=call.text("resourceType") or None,
         types=call.query.get("associationType", ()),
         lifecycle=call.text("lifecycle") or None,
+        context=_context(call),
     )
 
 

@@ -44,6 +44,8 @@ _FLAGS = {
     "fetchMaxId": "Say the highest id too.",
     "defaultToGlobal": "Show what holds in the end.",
     "force": "Of a mode: also where there are schemas. Of a registration: without comparing it.",
+    "context": "The context of the subjects that are meant.",
+    "dryRun": "Answer as if, and keep nothing.",
     "cascadeLifecycle": "Soft-delete the subjects that belong to the resource.",
 }
 _PATH = {

@@ -30,6 +30,7 @@ _ADMIN_NEW = Rule(Role.ADMIN, Reach.NEW_SUBJECT)
 _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 
 _PAGE = ("offset", "limit")
+_TRY = ("context", "dryRun")
 _DELETED = ("deleted", "deleted_only")
 _SUBJECT = "/subjects/{subject}"
 _VERSION = f"{_SUBJECT}/versions/{{version}}"
@@ -149,25 +150,25 @@ OPERATIONS = (
     Operation("DELETE", "/contexts/{context}", schemas.delete_context, _ADMIN_ALL),
     Operation(
         "GET", "/associations/resources/{namespace}/{name}", associations.list_by_name, _VIEW,
-        ("resourceType", "associationType", "lifecycle", *_PAGE),
+        ("resourceType", "associationType", "lifecycle", "context", *_PAGE),
     ),
     Operation(
         "GET", "/associations/resources/{resource}", associations.list_by_resource, _VIEW,
-        ("resourceType", "associationType", "lifecycle", *_PAGE),
+        ("resourceType", "associationType", "lifecycle", "context", *_PAGE),
     ),
     Operation(
         "GET", "/associations/subjects/{subject}", associations.list_by_subject, _VIEW_SUBJECT,
-        ("resourceType", "associationType", "lifecycle", *_PAGE),
+        ("resourceType", "associationType", "lifecycle", "context", *_PAGE),
     ),
-    Operation("POST", "/associations", associations.create, _PRODUCE, (), _ASSOCIATE),
-    Operation("PUT", "/associations", associations.create_or_update, _PRODUCE, (), _ASSOCIATE),
-    Operation("PUT", "/associations/resources/{resource}", associations.update, _PRODUCE, (), _ASSOCIATE),
+    Operation("POST", "/associations", associations.create, _PRODUCE, _TRY, _ASSOCIATE),
+    Operation("PUT", "/associations", associations.create_or_update, _PRODUCE, _TRY, _ASSOCIATE),
+    Operation("PUT", "/associations/resources/{resource}", associations.update, _PRODUCE, _TRY, _ASSOCIATE),
     Operation(
         "DELETE", "/associations/resources/{resource}", associations.delete, _APPROVE,
-        ("resourceType", "associationType", "cascadeLifecycle"),
+        ("resourceType", "associationType", "cascadeLifecycle", *_TRY),
     ),
-    Operation("POST", "/associations:batchGet", associations.batch_get, _VIEW, (), _BATCH),
-    Operation("POST", "/associations:batchMutate", associations.batch_mutate, _PRODUCE, (), {"requests": [_ASSOCIATE]}),
+    Operation("POST", "/associations:batchGet", associations.batch_get, _VIEW, ("context",), _BATCH),
+    Operation("POST", "/associations:batchMutate", associations.batch_mutate, _PRODUCE, _TRY, {"requests": [_ASSOCIATE]}),
     Operation("GET", "/v1/metadata/id", schemas.get_metadata_id, _ANY),
     Operation("GET", "/v1/metadata/version", schemas.get_metadata_version, _ANY),
     Operation("GET", "/v1/metadata/deployment", schemas.get_deployment, _ANY),

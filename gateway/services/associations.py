@@ -18,7 +18,7 @@ from gateway.confluent.errors import (
     subject_associated,
     subject_owned,
 )
-from gateway.confluent.names import subject_to_register
+from gateway.confluent.names import context_of, subject_to_register
 from gateway.services.registration import Manner, SchemaRegistration
 from gateway.services.subject_deletion import SubjectDeletion
 from gateway.storage.database import Database
@@ -41,14 +41,22 @@ class AssociationFilter:
     resource_type: str | None = None
     types: tuple[str, ...] = ()
     lifecycle: str | None = None
+    context: str | None = None
 
     def lets_through(self, found: StoredAssociation) -> bool:
-        """Whether an association is of the type and life cycle that are meant."""
+        """Whether an association is of the type, life cycle and context that are meant."""
         return (
             (self.resource_type is None or self.resource_type == found.resource_type)
             and (not self.types or found.association_type in self.types)
             and (self.lifecycle is None or self.lifecycle.upper() == found.lifecycle)
+            and (self.context is None or self.context == context_of(found.subject))
         )
+
+
+class _Tried(Exception):  # noqa: N818 - no error: it ends a transaction that is not to be kept
+    def __init__(self, kept: tuple[StoredAssociation, ...]) -> None:
+        super().__init__(kept)
+        self.kept = kept
 
 
 class Associations:
@@ -68,16 +76,21 @@ class Associations:
             raise invalid_association("associationType", f"it is key or value, not {info.association_type}")
         return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")
 
-    def put(self, request: AssociationRequest, *, replaces: bool, who: str) -> tuple[StoredAssociation, ...]:
+    def put(
+        self, request: AssociationRequest, *, replaces: bool, who: str, is_dry: bool = False
+    ) -> tuple[StoredAssociation, ...]:
         """Associate subjects with a resource; a schema that comes with one is registered first.
 
-        Raises Refused: 40907 for a subject without a version, 40903 for another one than the resource has, 40904 and
+        With `is_dry` the answer is that of the same request in earnest, and nothing is kept. Raises Refused: 40907 for a subject without a version, 40903 for another one than the resource has, 40904 and
         40905 for one that another resource has, 40908 for a change of one that is frozen, 42212, and what a
         registration may raise.
         """
         if not request.associations:
             raise invalid_association("associations", "there is none in the request")
         wanted = tuple((info, self._stored(request, info)) for info in request.associations)
+        if is_dry and any(info.schema_ is not None for info, _ in wanted):
+            told = "a schema is not registered to try it; ask POST /compatibility about it, and leave it out here"
+            raise invalid_association("dryRun", told)
         registration = SchemaRegistration(self._database, self._now)
         for info, association in wanted:
             if info.schema_ is not None:
@@ -87,7 +100,7 @@ class Associations:
         at = self._now()
 
         def work(stores: Stores) -> tuple[StoredAssociation, ...]:
-            return tuple(
+            kept = tuple(
                 _put(
                     stores,
                     association,
@@ -96,13 +109,19 @@ class Associations:
                 )
                 for _, association in wanted
             )
+            if is_dry:
+                raise _Tried(kept)  # which undoes it
+            return kept
 
-        return self._database.write(work)
+        try:
+            return self._database.write(work)
+        except _Tried as tried:
+            return tried.kept
 
-    def delete(self, wanted: AssociationFilter, *, cascade: bool, who: str) -> None:
+    def delete(self, wanted: AssociationFilter, *, cascade: bool, who: str, is_dry: bool = False) -> None:
         """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
 
-        Raises Refused: 40410 when there is none, 40908 for one that is frozen, which goes with its resource only.
+        With `is_dry` nothing is removed. Raises Refused: 40410 when there is none, 40908 for one that is frozen, which goes with its resource only.
         """
         at = self._now()
 
@@ -115,10 +134,16 @@ class Associations:
                     raise frozen(one.association_type, one.subject)
                 stores.associations.remove(one)
                 stores.audit.append(Change(at, who, "association.removed", one.subject, _hash(one)))
+            if is_dry:
+                raise _Tried(found)
             return found
 
         deletion = SubjectDeletion(self._database, self._now)
-        for one in self._database.write(work):
+        try:
+            removed = self._database.write(work)
+        except _Tried:
+            return
+        for one in removed:
             if cascade and one.lifecycle == STRONG and self._is_alive(one.subject):
                 deletion.delete_subject(one.subject, permanent=False, who=who)
 

@@ -177,7 +177,8 @@ def read_config(given: Mapping[str, Any]) -> Config:
         found["compatibilityPolicy"] = policy.upper()
     for name in ("validateFields", "validateNames", "validateRules"):
         if found.get(name):
-            raise Refused(422, 422, f"{name} is not supported by this registry; leave it out")
+            told = f"{name}: this registry does not check that, and would only seem to; leave it out, or send false"
+            raise Refused(422, 422, told)
     config = Config.model_validate(found)
     if config.alias:
         canonical(config.alias)

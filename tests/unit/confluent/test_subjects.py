@@ -190,7 +190,10 @@ def test_settings_are_inherited_and_shown_under_their_two_names(ask: Ask) -> Non
     assert error(ask("PUT", "/config/s", {"compatibilityPolicy": "KIND"})) == (422, 42203)
     for name in ("validateFields", "validateNames", "validateRules"):
         status, body = ask("PUT", "/config/s", {name: True})
-        assert (status, body["message"]) == (422, f"{name} is not supported by this registry; leave it out")
+        assert (status, body["error_code"]) == (422, 422)
+        assert body["message"].startswith(f"{name}: this registry does not check that")
+        assert ask("PUT", "/config/s", {name: False}) == (200, {name: False})
+        assert ask("GET", "/config/s")[1][name] is False
 
 
 @pytest.mark.usefixtures("numbers")
@@ -365,6 +368,41 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     )
     assert ask("GET", "/subjects")[1] == ["s"]
     assert error(ask("DELETE", "/associations/resources/id-1")) == (404, 40410)
+
+
+def test_a_dry_run_answers_like_the_request_in_earnest_and_keeps_nothing(ask: Ask) -> None:
+    resource = {"resourceName": "t", "resourceNamespace": "c1", "resourceId": "id-1", "resourceType": "topic"}
+    wanted = {**resource, "associations": [{"subject": "s", "associationType": "value"}]}
+    by_id = "/associations/resources/id-1"
+    assert error(ask("POST", "/associations?dryRun=true", wanted)) == (409, 40907)
+    ask("POST", "/subjects/s/versions", STRING)
+    tried = ask("POST", "/associations?dryRun=True", wanted)
+    assert tried[0] == 200
+    assert ask("GET", by_id)[1] == []
+    with_schema = {**resource, "associations": [{"subject": "n", "schema": {"schema": record("a")}}]}
+    assert error(ask("POST", "/associations?dryRun=true", with_schema)) == (422, 42212)
+    assert ask("GET", "/subjects")[1] == ["s"]
+    assert ask("POST", "/associations", wanted) == tried
+    assert ask("DELETE", f"{by_id}?dryRun=true") == (204, None)
+    assert [one["subject"] for one in ask("GET", by_id)[1]] == ["s"]
+    assert ask("DELETE", by_id) == (204, None)
+    assert error(ask("DELETE", f"{by_id}?dryRun=true")) == (404, 40410)
+
+
+@pytest.mark.parametrize("context", [".staging", ":.staging:", "staging"])
+def test_a_context_is_that_of_the_subjects_of_a_resource(ask: Ask, context: str) -> None:
+    resource = {"resourceName": "t", "resourceNamespace": "c1", "resourceId": "id-1", "resourceType": "topic"}
+    wanted = {**resource, "associations": [{"associationType": "value"}]}
+    ask("POST", "/subjects/t-value/versions", STRING)
+    query = quote(context, safe="")
+    assert error(ask("POST", f"/associations?context={query}", wanted)) == (409, 40907)
+    ask("POST", f"/subjects/{quote(':.staging:t-value', safe='')}/versions", STRING)
+    made = ask("POST", f"/associations?context={query}", wanted)[1]
+    assert [one["subject"] for one in made["associations"]] == [":.staging:t-value"]
+    listed = "/associations/resources/c1/t"
+    assert [one["subject"] for one in ask("GET", f"{listed}?context={query}")[1]] == [":.staging:t-value"]
+    assert ask("GET", f"{listed}?context=.other")[1] == []
+    assert len(ask("GET", listed)[1]) == 1
 
 
 def test_a_subject_belongs_to_one_resource_or_is_used_by_many(ask: Ask) -> None:
