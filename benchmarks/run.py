@@ -15,6 +15,8 @@ from benchmarks.figures import Figure, benchmark_parser, read_figures, report_fi
 QUESTIONS = (
     "judge_in_spark",
     "rules",
+    "large_records",
+    "memory",
     "avro",
     "batch_fixed_cost",
     "kafka_throughput",

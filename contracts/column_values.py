@@ -26,6 +26,8 @@ Converter = Callable[[Any], Any]
 """Gives what Arrow takes for a value that is not None; None when the type cannot hold it."""
 Bulk = Callable[[list[Any], pa.DataType], pa.Array | None]
 """Converts many values, Nones included; None, or an error of Arrow, when they need the converter one by one."""
+OfTexts = Callable[[pa.Array, pa.DataType], pa.Array | None]
+"""Converts an array of string; None, or an error of Arrow, when they need the converter one by one."""
 
 _NONE: Final = type(None)
 _SURE_DIGITS: Final = 15
@@ -275,17 +277,39 @@ def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
 
 def bulk_instants(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     """Convert date-time strings at once."""
-    return _bulk_times(values, arrow_type, _RFC3339)
+    strings = _strings(values)
+    return None if strings is None else texts_as_instants(strings, arrow_type)
 
 
 def bulk_local_times(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     """Convert strings of dates and times without a zone at once."""
-    return _bulk_times(values, arrow_type, _LOCAL)
-
-
-def _bulk_times(values: list[Any], arrow_type: pa.DataType, pattern: str) -> pa.Array | None:
     strings = _strings(values)
-    if strings is None or not pc.all(pc.match_substring_regex(strings, pattern), min_count=0).as_py():
+    return None if strings is None else texts_as_local_times(strings, arrow_type)
+
+
+def texts(strings: pa.Array, _: pa.DataType) -> pa.Array:
+    """Keep strings as they are."""
+    return strings
+
+
+def texts_as_days(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert dates at once: Arrow reads ten characters and nothing else, the year 0 among them."""
+    days = strings.cast(arrow_type)
+    return days if _within(days, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
+
+
+def texts_as_instants(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert date-times at once."""
+    return _texts_as_times(strings, arrow_type, _RFC3339)
+
+
+def texts_as_local_times(strings: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
+    """Convert dates and times without a zone at once."""
+    return _texts_as_times(strings, arrow_type, _LOCAL)
+
+
+def _texts_as_times(strings: pa.Array, arrow_type: pa.DataType, pattern: str) -> pa.Array | None:
+    if not pc.all(pc.match_substring_regex(strings, pattern), min_count=0).as_py():
         return None
     times = strings.cast(arrow_type)
     return times if _within(times, pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND) else None

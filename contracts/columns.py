@@ -7,7 +7,7 @@ A value is kept exactly, or it is a violation of stage column. One rounding is p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -70,6 +70,7 @@ class Kind:
     arrow_type: pa.DataType
     convert: to.Converter
     bulk: to.Bulk | None = None
+    of_texts: to.OfTexts | None = None
     takes_all: bool = False
     """Whether it takes any value, because it keeps none of it: of a masked field."""
 
@@ -126,37 +127,6 @@ class TypedColumn:
                     value.get(token) if type(value) is dict else item_at(value, token) for value in values
                 ]
         return values
-
-
-class AcceptedRows:
-    """Turns blocks of typed rows into columns, and puts the records that are no rows in their places."""
-
-    def __init__(
-        self, columns: tuple[TypedColumn, ...], readers: Sequence[Callable[[list[Any]], list[Any]]]
-    ) -> None:
-        """Take the columns, and for each of them what reads its values from rows."""
-        self._columns = columns
-        self._readers = readers
-        self._added = 0
-        self._chunks: list[list[pa.Array]] = [[] for _ in columns]
-        self._refused: list[int] = []
-
-    def add(self, rows: list[Any], records: dict[int, Any]) -> None:
-        """Add the rows of a block; `records` stand at their positions instead."""
-        for column, read_all, chunks in zip(self._columns, self._readers, self._chunks, strict=True):
-            values = read_all(rows)
-            for position, record in records.items():
-                values[position] = read(record, column.path)
-            array, refused = column.convert_values(values)
-            self._refused += (self._added + position for position in refused)
-            chunks.append(array)
-        self._added += len(rows)
-
-    def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Give the columns of all rows added, and the positions of those that some column cannot hold."""
-        empty = (pa.array([], column.kind.arrow_type) for column in self._columns)
-        arrays = [pa.concat_arrays([none, *chunks]) for none, chunks in zip(empty, self._chunks, strict=True)]
-        return arrays, self._refused
 
 
 class TableRows:
@@ -370,10 +340,14 @@ _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
     "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
     "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
-    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str)),
+    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str), to.texts),
     "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
     "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
-    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days),
-    "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants),
-    "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), to.bulk_local_times),
+    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.texts_as_days),
+    "timestamp": lambda unit: Kind(
+        pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants, to.texts_as_instants
+    ),
+    "timestamp_ntz": lambda unit: Kind(
+        pa.timestamp("us"), to.local_time(unit), to.bulk_local_times, to.texts_as_local_times
+    ),
 }

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from contracts.acceptance.acceptance import Acceptance
 from contracts.acceptance.compile import compile_acceptance
-from contracts.columns import AcceptedRows, TableRows, TypedColumn, compile_columns
+from contracts.acceptance.table import TypedAcceptance
+from contracts.columns import TableRows, TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
 from contracts.errors import ContractError, Problem
 from contracts.expectations.compile import ExpectationPlan, compile_expectations
@@ -61,7 +62,7 @@ class EnforcementPlan:
         payload_format: PayloadFormat,
         rules: RuleSet,
         columns: tuple[TypedColumn, ...],
-        acceptance: Acceptance | None,
+        acceptance: tuple[Acceptance, TypedAcceptance] | None,
         masks: Masks,
     ) -> None:
         self.contract = contract
@@ -79,8 +80,8 @@ class EnforcementPlan:
         self.payload_format = self._format = payload_format
         self._rules = rules
         self._columns = columns
-        self._acceptance = acceptance
-        self._readers = [] if acceptance is None else [acceptance.reader(column.path) for column in columns]
+        self._acceptance = acceptance[0] if acceptance is not None else None
+        self._typed_acceptance = acceptance[1] if acceptance is not None else None
         self._reads = _fields_read(rules)
         self._frames = Frames(contract.framing, contract.schema_.type)
         self._now: int | None = None
@@ -142,11 +143,12 @@ class EnforcementPlan:
         contract has such a record written (on_violation alert), the column is null there.
         """
         verdicts = _Verdicts(len(values), self._dispositions)
-        fill = self._fill_by_records if self._acceptance is None else self._fill_by_rows
+        fill = self._fill_by_records if self._typed_acceptance is None else self._fill_by_rows
         framed = self._frames.open(values, headers)
         arrays, refused = fill(framed, verdicts, self._setting(moments, len(values)))
         for index in refused:
-            verdicts.add(index, _COLUMN_BIT)
+            if verdicts.is_written(index):
+                verdicts.add(index, _COLUMN_BIT)
         return self._with_columns(verdicts, arrays)
 
     def explain(
@@ -199,7 +201,7 @@ class EnforcementPlan:
                 else self._timed(framed, at)
             )
             return
-        for block in self._acceptance.blocks(framed.payloads, with_rows=False, at=at):
+        for block in self._acceptance.blocks(framed.payloads, at):
             for position, bits in block.broken:
                 verdicts.add(block.start + position, bits << len(_STAGES))
             for position, value, may_change in block.others:
@@ -217,14 +219,14 @@ class EnforcementPlan:
     def _fill_by_rows(
         self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
     ) -> tuple[list[pa.Array], list[int]]:
-        """Judge, and fill the columns from typed rows; of the few that are none, from their records."""
-        assert self._acceptance is not None  # noqa: S101 - narrows for the type checker
-        columns = AcceptedRows(self._columns, self._readers)
-        for block in self._acceptance.blocks(framed.payloads, with_rows=True, at=at):
+        """Judge, and fill the columns from what was kept of accepted records; of the others, from their records."""
+        assert self._typed_acceptance is not None  # noqa: S101 - narrows for the type checker
+        columns = self._typed_acceptance.rows()
+        length = len(framed.payloads)
+        for block in self._typed_acceptance.blocks(framed.payloads, at):
             written: dict[int, Any] = {}
             for position, bits in block.broken:
-                if not verdicts.add(block.start + position, bits << len(_STAGES)).is_written:
-                    block.rows[position] = self._acceptance.nulls
+                verdicts.add(block.start + position, bits << len(_STAGES))
             for position, value, may_change in block.others:
                 if at is not None:
                     at(block.start + position)
@@ -233,8 +235,8 @@ class EnforcementPlan:
                 is_written = not bits or verdicts.add(block.start + position, bits).is_written
                 if is_written and type(record) is not Violation:
                     written[position] = record
-            columns.add(block.rows, written)
-        return columns.finish()
+            columns.add(block, written)
+        return columns.finish(length)
 
     def _fill_by_records(
         self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
@@ -331,18 +333,24 @@ class _Verdicts:
         self._dispositions[index] = disposition
         return disposition
 
+    def is_written(self, index: int) -> bool:
+        """Whether a record is not kept from the sink."""
+        return self._dispositions[index] <= int(Disposition.ALERTED)
+
     def not_written(self) -> pa.Array:
         """Say of each record whether it is kept from the sink."""
         return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
 
     def array(self) -> pa.StructArray:
         """Give VERDICT_TYPE."""
-        failed: list[bytes | None] = [None] * len(self)
-        for index, bits in self._failed.items():
-            failed[index] = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+        failed = pa.nulls(len(self), pa.binary())
+        if self._failed:  # few are: not a list with all the others in it
+            bits = (each.to_bytes((each.bit_length() + 7) // 8, "little") for each in self._failed.values())
+            places = np.full(len(self), len(self._failed))
+            places[list(self._failed)] = np.arange(len(self._failed))
+            failed = pa.array([*bits, None], pa.binary()).take(pa.array(places))
         return pa.StructArray.from_arrays(
-            [pa.array(np.frombuffer(self._dispositions, np.int8)), pa.array(failed, pa.binary())],
-            fields=list(VERDICT_TYPE),
+            [pa.array(np.frombuffer(self._dispositions, np.int8)), failed], fields=list(VERDICT_TYPE)
         )
 
 
@@ -380,9 +388,12 @@ def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> Enf
         problems += error.problems
     if problems or rules is None:
         raise ContractError(tuple(problems))
-    return EnforcementPlan(
-        contract, payload_format, rules, columns, _quick_way(payload_format, rules, columns), masks
+    quick = (
+        compile_acceptance(payload_format, rules, columns)
+        if isinstance(payload_format, JsonSchemaFormat)
+        else None
     )
+    return EnforcementPlan(contract, payload_format, rules, columns, quick, masks)
 
 
 def _fields_read(rules: RuleSet) -> frozenset[str] | None:
@@ -391,18 +402,6 @@ def _fields_read(rules: RuleSet) -> frozenset[str] | None:
     if not all(each and all(each) for each in paths):
         return None
     return frozenset(path[0] for each in paths for path in each)
-
-
-def _quick_way(
-    payload_format: PayloadFormat, rules: RuleSet, columns: tuple[TypedColumn, ...]
-) -> Acceptance | None:
-    if not isinstance(payload_format, JsonSchemaFormat):
-        return None
-    return compile_acceptance(
-        payload_format,
-        rules,
-        (column.path for column in columns if column.type == "json" or column.kind.takes_all),
-    )
 
 
 def _compile_format(contract: DataContract) -> PayloadFormat:

@@ -26,6 +26,7 @@ from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.verdict import Disposition
 from spark_jobs.comparing import Comparing
+from spark_jobs.crashes import crashes_without_values
 from spark_jobs.judge import schema_headers
 from spark_jobs.noting import NOTHING_ASKED, Asked, Noting
 
@@ -115,7 +116,7 @@ def judge_and_write(
         first_failed: dict[int, dict[str, Any]] = {}
         noting = Noting(plan, asked.library_columns)
         comparing = Comparing.of(plan, asked.shadow)
-        with target.open(_task_name()) as file:
+        with crashes_without_values(), target.open(_task_name()) as file:
             for batch in batches:
                 headers = schema_headers(plan, batch.column("headers"))
                 moments = Moments(records=batch.column("timestamp"))

@@ -12,6 +12,7 @@ import httpx
 import structlog
 from py4j.protocol import Py4JError
 
+from contracts.crash import crash_told
 from spark_jobs.contract_source import registry_auth
 from spark_jobs.reports import RegistryReporter
 from spark_jobs.session import build_session
@@ -61,7 +62,7 @@ def _configure_logging() -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            crash_told,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -21,6 +21,7 @@ from contracts.plan import VERDICT_TYPE, EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER
+from spark_jobs.crashes import crashes_without_values
 from spark_jobs.shadow import SHADOW_TYPE, Shadow
 
 _MOST_KNOWN: Final = 10_000
@@ -42,17 +43,20 @@ def judge_column(
     whole = plan.judge_typed if typed else plan.judge
 
     def judge(values: pa.Array) -> pa.Array:
-        return whole(values)
+        with crashes_without_values():
+            return whole(values)
 
     def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
-        return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
+        with crashes_without_values():
+            return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
 
     # The annotations are strings here; pyspark asks for the types themselves.
     def judge_both(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
         assert shadow is not None  # noqa: S101 - narrows for the type checker
-        moments = Moments(records=timestamps)
-        judged = whole(values, moments, schema_headers(plan, headers))
-        beside = shadow.judge(values, moments, lambda each: schema_headers(each, headers), typed=typed)
+        with crashes_without_values():
+            moments = Moments(records=timestamps)
+            judged = whole(values, moments, schema_headers(plan, headers))
+            beside = shadow.judge(values, moments, lambda each: schema_headers(each, headers), typed=typed)
         fields = [*judged.type, pa.field("shadow", SHADOW_TYPE)]
         return pa.StructArray.from_arrays([*judged.flatten(), beside], fields=fields)
 

@@ -20,6 +20,7 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException, PythonException
 
 from contracts.control import EventKind
+from contracts.crash import described
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from contracts.privacy.tokens import MaskKey
 from spark_jobs.contract_source import RegistryContract, RegistryGone
@@ -242,6 +243,8 @@ def _told(error: BaseException) -> str:
 
 def _brief(error: BaseException) -> str:
     """Cut a message to one line: of a JVM's the innermost cause, for the rest is its stack."""
+    if not isinstance(error, (TidegateError, KafkaException, Py4JError, PySparkException)):
+        return described(error)[:500]  # its message may quote a record
     first, *rest = str(error).strip().splitlines() or [""]
     causes = [line.removeprefix(_CAUSE) for line in rest if line.startswith(_CAUSE)]
     return (causes[-1] if causes else first)[:500]

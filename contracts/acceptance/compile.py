@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from contracts.acceptance.acceptance import Acceptance
-from contracts.acceptance.patterns import ABSENT, END, ITEM
+from contracts.acceptance.acceptance import Acceptance, Reading
+from contracts.acceptance.patterns import ABSENT, ANYTHING, END, LAST
 from contracts.acceptance.references import NotInlinedError, inlined
 from contracts.acceptance.rows import Member, NotExpressibleError, Row, RowBuilder
+from contracts.acceptance.table import Source, TypedAcceptance
+from contracts.column_values import bulk_json
+from contracts.columns import TypedColumn
+from contracts.fields import SchemaFields
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.rules.compiled import Path, RuleSet
 from contracts.rules.places import is_starred
 from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
 from contracts.rules.sound import write_sound_tests
 
+_TEXT: Final = frozenset({str})
 _MAX_EXPRESSION: Final = 20_000
 """Longest expression of the texts of a record: beyond, a regular expression needs more memory than it is given."""
 
 
 def compile_acceptance(
-    payload_format: JsonSchemaFormat, rules: RuleSet, json_columns: Iterable[Path]
-) -> Acceptance | None:
-    """Compile the quick way; None for a schema whose records are no rows.
-
-    `json_columns` are the paths of the columns that hold JSON: a value there is kept as it is.
-    """
+    payload_format: JsonSchemaFormat, rules: RuleSet, columns: Sequence[TypedColumn]
+) -> tuple[Acceptance, TypedAcceptance] | None:
+    """Compile the quick way, and the one that keeps what the columns hold; None for a schema whose records are no rows."""
     if not isinstance(payload_format.definition, dict):
         return None
-    whole = {path for _, check in rules.field_checks for path in check.paths} | set(json_columns)
+    whole = {path for _, check in rules.field_checks for path in check.paths}
     whole |= {path for each in rules.lowered for path in each.holders}
+    # What holds JSON, or a mask, wants the value as it is.
+    whole |= {column.path for column in columns if column.type == "json" or column.kind.takes_all}
     builder = RowBuilder(
         payload_format.subschema_test,
         frozenset(whole),
@@ -40,17 +44,26 @@ def compile_acceptance(
     )
     try:
         row = builder.row(inlined(payload_format.definition))
-        program = _RowProgram(row)
-        write_sound_tests(rules.field_checks, payload_format.fields, program)
-        for each in rules.lowered:
-            each.write(program)
+        plain = _program(row, rules, payload_format.fields)
+        typed = _program(row, rules, payload_format.fields)
     except (NotInlinedError, NotExpressibleError, TypeError, ValueError):
         return None
-    program.read_members(row)
-    expression = "".join(program.expressions)
-    if len(expression) > _MAX_EXPRESSION:
+    sources = tuple(typed.keep(column) for column in columns)
+    if max(len(plain.expression), len(typed.expression)) > _MAX_EXPRESSION:
         return None
-    return Acceptance(row, program.compile(rules), expression, rules.whole_hold)
+    decode = msgspec.json.Decoder(row.type).decode
+    readings = [program.compile(decode, rules) for program in (plain, typed)]
+    quick, keeping = (Acceptance(reading, rules.whole_hold) for reading in readings)
+    return quick, TypedAcceptance(keeping, tuple(columns), sources)
+
+
+def _program(row: Row, rules: RuleSet, fields: SchemaFields) -> _RowProgram:
+    program = _RowProgram(row)
+    write_sound_tests(rules.field_checks, fields, program)
+    for each in rules.lowered:
+        each.write(program)
+    program.read_members(row)
+    return program
 
 
 class _RowProgram(Program):
@@ -63,11 +76,18 @@ class _RowProgram(Program):
         self._certain = {"record"}
         self._tests: list[str] = []
         self._pieces: list[str] = []
-        self.expressions: list[str] = []
-        # Bound too, for no quotes may stand within the text's own.
-        self._unset, self._absent, self._empty, self._join = (
-            self.bind(each) for each in (msgspec.UNSET, ABSENT, "", ITEM.join)
-        )
+        self._items: list[str] = []
+        self._strings: dict[Path, str] = {}
+        self._lists: dict[Path, str] = {}
+        self._also: list[str] = []
+        bound = (msgspec.UNSET, ABSENT, (ABSENT,), LAST)
+        self._unset, self._absent, self._none, self._last = (self.bind(each) for each in bound)
+        self._join = self.bind(END.join)
+
+    @property
+    def expression(self) -> str:
+        """The regular expression of the texts of good rows: the strings, and then the lists of strings."""
+        return "".join((*self._strings.values(), *self._lists.values()))
 
     def variable(self, path: Path) -> str:
         """Name the variable that holds the value at a path, None where there is none."""
@@ -86,6 +106,10 @@ class _RowProgram(Program):
             name = self._attribute(path[:depth], name, member)
             row = member.value.row
         return name
+
+    def is_certain(self, variable: str) -> bool:
+        """Whether a variable is never None: of what is required and no null."""
+        return variable in self._certain
 
     def reading(self, path: Path) -> str:
         """Write the expression that reads what lies below an attribute."""
@@ -157,20 +181,48 @@ class _RowProgram(Program):
             elif value.fits is not None:
                 self._ask(place, member, may_be_absent=may_be_absent)
             elif value.text is not None:
-                self._write(place, "{0}", value.text, may_be_none=may_be_none)
+                self._write(place, value.text, may_be_none=may_be_none)
             elif value.item_text is not None:
-                items = f"(?:{ITEM}(?:{value.item_text}))*"
-                self._write(place, f"{self._join}(({self._empty}, *{{0}}))", items, may_be_none=may_be_none)
+                self._write_items(place, value.item_text, may_be_none=may_be_none)
 
-    def compile(self, rules: RuleSet) -> Callable[[Any], str | tuple[int, str] | None]:
-        """Make the function: of a row that breaks rules and nothing else it gives the bit set of them too, if it can."""
-        texts = "".join(self._pieces)
+    def keep(self, column: TypedColumn) -> Source:
+        """Have the values of a column kept: among the strings, or as they are; says where they are found."""
+        try:
+            variable = self.variable(column.path)
+        except NotExpressibleError:  # the schema has it, but no row: all are null
+            return Source()
+        member = self._member(column.path)
+        if column.kind.of_texts is not None and member is not None and member.value.kinds == _TEXT:
+            if column.path not in self._strings:
+                self._write(column.path, ANYTHING, may_be_none=True)
+            return Source(string=list(self._strings).index(column.path))
+        if column.kind.bulk is bulk_json and member is not None and member.value.holds_strings:
+            if column.path not in self._lists:
+                self._write_items(column.path, ANYTHING, may_be_none=True)
+            return Source(list=list(self._lists).index(column.path))
+        self._also.append(variable)
+        return Source(also=len(self._also) - 1)
+
+    def compile(self, decode: Callable[[bytes], Any], rules: RuleSet) -> Reading:
+        """Make the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
+        text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
         refusal, exact = "None", rules.exact_statements(self)
         if exact is not None:
             fits = " and ".join(f"({test})" for test in self._tests) or "True"
-            body = [f"if not ({fits}): return None", "bits = 0", *exact, f'return (bits, f"{texts}")']
+            body = [f"if not ({fits}): return None", "bits = 0", *exact, f"return (bits, {text})"]
             refusal = f"{self.bind(self.statements(body, 'None'))}(record)"
-        return self.function([], self._tests, f'f"{texts}"', refusal)
+        also_of = self.statements([f"return ({''.join(f'{each}, ' for each in self._also)})"], "None")
+        text_of = self.function([], self._tests, text, refusal)
+        return Reading(
+            decode,
+            self.loop(decode, text_of, text, self._also),
+            text_of,
+            also_of,
+            len(self._also),
+            self.expression,
+            len(self._strings),
+            len(self._lists),
+        )
 
     def _attribute(self, path: Path, parent: str, member: Member) -> str:
         if path not in self._attributes:
@@ -196,12 +248,24 @@ class _RowProgram(Program):
             test = f"{reading} is {self._unset} or {test}"
         self._tests.append(f"{parent} is None or {test}" if may_be_absent else test)
 
-    def _write(self, path: Path, reading: str, expression: str, *, may_be_none: bool) -> None:
-        """Add a text and its expression."""
+    def _write(self, path: Path, expression: str, *, may_be_none: bool) -> None:
+        """Add a string to the text, and its expression."""
         variable = self.variable(path)
-        text = reading.format(variable)
-        if may_be_none:
-            text = f"{self._absent} if {variable} is None else {text}"
+        if may_be_none and variable not in self._certain:
+            self._pieces.append(f"{self._absent} if {variable} is None else {variable}")
             expression = f"{expression}|{ABSENT}"
-        self._pieces.append(f"{{{text}}}\\x{ord(END):02x}")
-        self.expressions.append(f"(?:{expression}){END}")
+        else:
+            self._pieces.append(variable)
+        self._strings[path] = f"(?:{expression}){END}"
+
+    def _write_items(self, path: Path, expression: str, *, may_be_none: bool) -> None:
+        """Add the strings of a list to the text, and the expression of all of them; LAST stands after them."""
+        variable = self.variable(path)
+        items = f"(?:(?:{expression}){END})*"
+        if may_be_none and variable not in self._certain:
+            self._items.append(f"*({self._none} if {variable} is None else {variable})")
+            items = f"(?:{items}|{ABSENT}{END})"
+        else:
+            self._items.append(f"*{variable}")
+        self._items.append(self._last)
+        self._lists[path] = f"{items}{LAST}{END}"

@@ -17,10 +17,12 @@ END: Final = "\x1f"
 """Ends a string."""
 ABSENT: Final = "\x1e"
 """Stands for a value that is null or missing."""
-ITEM: Final = "\x1d"
-"""Begins an item of an array."""
+LAST: Final = "\x1d"
+"""Stands where a string would, after the last one of a list."""
 
-_ANYTHING: Final = f"[^{ITEM}-{END}]*"
+ANYTHING: Final = f"[^{LAST}-{END}]*"
+"""Matches every string without a separator."""
+
 _MAX_REPEAT: Final = 1000
 _PRINTABLE: Final = frozenset(string.printable) - frozenset(string.whitespace) | {" "}
 _PUNCTUATION: Final = frozenset(string.punctuation)
@@ -52,7 +54,7 @@ def searched(pattern: str) -> str | None:
         return None
     if branches > 1 and (begins or ends):
         return None  # an anchor belongs to one branch only
-    return f"{'' if begins else _ANYTHING}(?:{body}){'' if ends else _ANYTHING}"
+    return f"{'' if begins else ANYTHING}(?:{body}){'' if ends else ANYTHING}"
 
 
 class _ForeignError(Exception):

@@ -58,7 +58,7 @@ class Value:
     """What a property becomes in a row.
 
     `text` and `item_text` are expressions for the string, or for each string of the array; `fits` asks a validator.
-    `kinds` are the types of its values beside null, if they are known.
+    `kinds` are the types of its values beside null, if they are known; `holds_strings` says that it is a list of strings.
     """
 
     type: Any
@@ -68,6 +68,7 @@ class Value:
     fits: Callable[[Any], bool] | None = None
     row: Row | None = None
     kinds: frozenset[type] | None = None
+    holds_strings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ class RowBuilder:
             Annotated[GenericAlias(list, (item.type,)), msgspec.Meta(**lengths)],
             item_text=item.text,
             kinds=frozenset({list}),
+            holds_strings=item.kinds == frozenset({str}) and not item.is_nullable,
         )
 
     def _listed(self, schema: dict[str, Any], values: list[Any]) -> Value:

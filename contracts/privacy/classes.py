@@ -19,6 +19,8 @@ ANY: Final = "*"
 """A step that stands for every element of an array, and every property of an object."""
 WHOLE_RECORD: Final = ""
 TAGS: Final = "confluent:tags"
+CLASSIFICATION: Final = "classification"
+"""What a field of an Open Data Contract Standard schema says of itself, beside its type."""
 _MASKED: Final = "masked"
 _OPEN: Final = frozenset({"public"})
 _MOST_PLACES: Final = 5_000
@@ -106,7 +108,7 @@ class _Step:
 def classes_of(contract: DataContract) -> Classes:
     """Give the classified fields of a contract.
 
-    These are its `classification`, the tags of its schema (`confluent:tags`), and the fields of its `mask`. Every class
+    These are its `classification`, the tags of its schema (`confluent:tags`, `classification`), and the fields of its `mask`. Every class
     and tag but `public` counts, whatever its case: of a word that nobody here knows it is not known to be harmless.
     """
     found = {
@@ -268,8 +270,9 @@ class _AvroWalk(_Walk):
 
 
 def _tag_of(node: dict[str, Any]) -> str | None:
-    found = node.get(TAGS)
-    names = [found] if isinstance(found, str) else _listed(found)
+    found, of_field = node.get(TAGS), node.get(CLASSIFICATION)
+    names = [found] if isinstance(found, str) else [*_listed(found)]
+    names += [of_field] if isinstance(of_field, str) else []
     return next((name for name in names if isinstance(name, str) and name.lower() not in _OPEN), None)
 
 

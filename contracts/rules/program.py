@@ -81,6 +81,10 @@ class Program:
             block.lines.append(f"{name} = {reading}")
         return self._variables[path]
 
+    def is_certain(self, variable: str) -> bool:  # noqa: ARG002 - a decoded record may lack anything
+        """Whether a variable is never None."""
+        return False
+
     def temporary(self) -> str:
         """Name a variable that a test sets for itself."""
         self._temporaries += 1
@@ -139,6 +143,38 @@ class Program:
         self._root.tests.update(dict.fromkeys(tests))
         return self._compiled([*before, "try:", *self._statements(self._root, result, refusal)], refusal)
 
+    def loop(
+        self, decode: Callable[[Any], Any], decides: Callable[[Any], Any], result: str, also: Sequence[str]
+    ) -> Callable[..., None]:
+        """Make the same function as a loop over many values: `decode` makes the record of each.
+
+        It takes the values, a list that gets the results, one that gets the positions of the values without one (a
+        result of "" stands there), and lists that get what the expressions `also` say of each (None where there is no
+        result). What a test or `decode` raises means that there is none. `decides` is the function of one record, which
+        is called where tests go through arrays.
+        """
+        test = " and ".join(f"({test})" for test in self._root.tests) or TRUE
+        steps = [f"record = {self.bind(decode)}(value)", *self.lines]
+        if self._root.loops:
+            steps.append(f"result = {self.bind(decides)}(record)")
+            test, result = "result.__class__ is str", "result"
+        names = [f"also{index}" for index in range(len(also))]
+        steps += [f"if {test}:", f"{_STEP}found = {result}"]
+        steps += [f"{_STEP}now{index} = {each}" for index, each in enumerate(also)]
+        steps += [f"{_STEP}add(found)", *(f"{_STEP}{name}(now{index})" for index, name in enumerate(names))]
+        body = [
+            "add = results.append",
+            *(f"{name} = {name}.append" for name in names),
+            "for value in values:",
+            f"{_STEP}try:",
+            *(f"{_STEP * 2}{step}" for step in (*steps, f"{_STEP}continue")),
+            f"{_STEP}except Exception: pass",
+            f"{_STEP}left.append(len(results))",
+            f"{_STEP}add({''!r})",
+            *(f"{_STEP}{name}(None)" for name in names),
+        ]
+        return self._made(("values", "results", "left", *names), body)
+
     def choice(
         self, before: list[str], cases: Iterable[tuple[str, str]], otherwise: str
     ) -> Callable[[Any], Any]:
@@ -156,9 +192,12 @@ class Program:
     def _compiled(self, body: list[str], refusal: str) -> Callable[[Any], Any]:
         # A value that has no order, or no members, is for the rules themselves.
         body += [f"{_STEP}pass", "except (TypeError, AttributeError): pass", f"return {refusal}"]
-        text = f"\n{_STEP}".join(["def function(record):", *body])
+        return self._made(("record",), body)
+
+    def _made(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
+        text = f"\n{_STEP}".join([f"def function({', '.join(parameters)}):", *body])
         exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
-        function: Callable[[Any], Any] = self._bound["function"]
+        function: Callable[..., Any] = self._bound["function"]
         return function
 
     def _block(self, array: Path) -> _Block:

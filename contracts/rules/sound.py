@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.fields import SchemaFields
+from contracts.fields import SchemaFields, tokens
 from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
@@ -43,6 +43,10 @@ _COMPARISONS: Final = {
     "not_after": "<=",
     "before": "<",
 }
+
+
+_FEW_VALUES: Final = 3
+_INT_OR_DOUBLE: Final = frozenset({int, float})
 
 
 def sound_test(
@@ -74,6 +78,8 @@ class _Source:
     def __init__(self, program: Program) -> None:
         self._variable = program.variable
         self._bind = program.bind
+        self._is_certain = program.is_certain
+        self._types = program.types
 
     def test(self, rule: Rule, check: Built, fields: SchemaFields) -> str:
         """Write the test of one rule: its plain form, or the rule itself."""
@@ -81,9 +87,10 @@ class _Source:
         plain = self._plain(rule, variables, fields)
         if plain is None:
             return f"not {self._bind(check.breaks)}({', '.join(variables)})"
+        doubtful = [variable for variable in variables if not self._is_certain(variable)]
         if rule.nulls == "violate":
-            return " and ".join([f"{variable} is not None" for variable in variables] + [plain])
-        return " or ".join([f"{variable} is None" for variable in variables] + [plain])
+            return " and ".join([f"{variable} is not None" for variable in doubtful] + [plain])
+        return " or ".join([f"{variable} is None" for variable in doubtful] + [plain])
 
     def _plain(self, rule: Rule, variables: list[str], fields: SchemaFields) -> str | None:
         """Write the plain form over values that are not null; None when there is none."""
@@ -107,6 +114,9 @@ class _Source:
             return None
         if {type(value) for value in values} not in ({str}, {int}):
             return None
+        if len(values) <= _FEW_VALUES:  # sooner compared than hashed
+            comparison, and_or = ("!=", " and ") if word == "not in" else ("==", " or ")
+            return f"({and_or.join(f'{variable} {comparison} {self._bind(value)}' for value in values)})"
         return f"{variable} {word} {self._bind(frozenset(values))}"
 
     def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
@@ -127,8 +137,13 @@ class _Source:
             limits = {name: number_of(limit) for name, limit in limits.items()}
             if any(isinstance(limit, Decimal) for limit in limits.values()):
                 return None
+        types = self._types(tokens(rule.field))
+        if (
+            types == _INT_OR_DOUBLE
+        ):  # most often a double, which Python compares with another sooner than with an int
+            limits = {name: _as_double(limit) for name, limit in limits.items()}
         tests = [f"{variable} {_COMPARISONS[name]} {self._bind(limit)}" for name, limit in limits.items()]
-        if any(isinstance(limit, float) for limit in limits.values()):
+        if types is None and any(isinstance(limit, float) for limit in limits.values()):
             tests.insert(0, f"type({variable}) is not Decimal")
         return " and ".join(tests)
 
@@ -158,3 +173,12 @@ class _Source:
         if len(variables) > 2 and rule.nulls == "pass":
             return None  # with one of three missing, the two others still have an order
         return " and ".join((*kinds, comparison.join(variables)))
+
+
+def _as_double(limit: Any) -> Any:
+    """Give the double that is the same number, if there is one."""
+    try:
+        double = float(limit)
+    except (OverflowError, TypeError, ValueError):
+        return limit
+    return double if type(limit) is int and double == limit else limit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from contracts.crash import chain_of, described
 from contracts.errors import TidegateError
 from gateway.cli.exits import MEANINGS, ExitCode, exit_code
 from gateway.cli.terminal import err, show_error
@@ -52,8 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TidegateError as error:
         show_error(error)
         sys.exit(exit_code(error))
-    except Exception:  # noqa: BLE001 - the outermost edge: a bug must not end with the code of a finding
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - the outermost edge: a bug must not end with the code of a finding
+        # Without the messages of others, which may quote a record: this stands in reports and in the logs of jobs.
+        sys.stderr.writelines(f"Traceback: {described(each)}\n" for each in chain_of(error))
         err.print("[bold red]error:[/] this is a bug in Tidegate; please report it with the lines above")
         sys.exit(ExitCode.BUG)
 

@@ -15,16 +15,13 @@ import uvicorn
 from pydantic import ValidationError
 from structlog.typing import Processor
 
+from contracts.crash import crash_told
 from contracts.errors import SettingsError
 from gateway.app import create_app
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 10
-# Without local variables: they hold bodies, and a log never holds a payload.
-_TRACEBACKS = structlog.processors.ExceptionRenderer(
-    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-)
 _log = structlog.get_logger()
 
 
@@ -149,7 +146,7 @@ def configure_logging() -> None:
         foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            _TRACEBACKS,
+            crash_told,
             structlog.processors.JSONRenderer(),
         ],
     )

@@ -82,6 +82,12 @@ VERBS = (
         "gateway.cli.consumers:app",
     ),
     Verb(
+        "suite",
+        "gateway.cli.suite:suite",
+        "Write a contract's expectations as a suite of Great Expectations, or a suite as a contract's expectations.",
+        _CONTRACTS,
+    ),
+    Verb(
         "schema",
         "gateway.cli.schema:schema",
         "Print the JSON Schema of contract documents, for editors.",

@@ -21,6 +21,7 @@ from gateway.confluent.entities import AVRO, JSON, Config, Metadata
 from gateway.confluent.json_text import json_text
 from gateway.confluent.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
 from gateway.confluent.parsing import ParsedSchema
+from gateway.services.imported_classes import with_tags
 from gateway.services.imported_rules import PREFIX, ImportedRules, import_rules
 from gateway.services.schema_compatibility import Earlier, check_compatibility, inclusion
 from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of
@@ -85,12 +86,13 @@ def plan_version(
 ) -> PlannedVersion:
     """Give the contract version that a schema makes.
 
-    It inherits all but the schema and the rules of its rule set from the version that it follows, and takes the
+    It inherits all but the schema, the tags of its metadata and the rules of its rule set from the version that it follows, and takes the
     semantic version that the change asks for; `breaks` says that it breaks more than schemas show. When what it
     inherits does not compile against the schema it is a draft.
     """
     imported = import_rules(content.rule_set, content.parsed, content.metadata)
-    contract, note = _with_rules(_next_contract(stores, line, content.parsed), imported)
+    tagged = with_tags(_next_contract(stores, line, content.parsed), content.parsed, content.metadata)
+    contract, note = _with_rules(tagged, imported)
     if line.base is None:
         return PlannedVersion(contract, note)
     former = DataContract.model_validate_json(line.base.document)

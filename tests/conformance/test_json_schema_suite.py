@@ -233,7 +233,7 @@ def test_the_quick_way_accepts_nothing_that_the_suite_calls_invalid(suite: Suite
         quick = each.plan._acceptance
         if quick is None:
             continue
-        (block,) = quick.blocks(pa.array(each.values, pa.binary()), with_rows=True)
+        (block,) = quick.blocks(pa.array(each.values, pa.binary()))
         others = {position for position, _, _ in block.others}
         for position, (case, is_valid) in enumerate(each.cases):
             valid[each.form] += is_valid

@@ -14,13 +14,20 @@ import pytest
 from benchmarks.run import QUESTIONS
 
 PROMISED = {
-    "judge_in_spark": {"judge_over_python_udf", "judge_over_from_json", "judge_over_identity"},
+    "judge_in_spark": {
+        "judge_over_python_udf",
+        "judge_over_from_json",
+        "judge_over_identity",
+        "judge_typed_over_identity",
+    },
     "batch_fixed_cost": {"batch_fixed_cost_over_stock"},
     "kafka_throughput": {"kafka_to_kafka_over_untouched", "kafka_to_iceberg_over_untouched"},
     "registry": {"registry_by_id_over_bare_route"},
     "rules": {"hundred_rules_over_ten", "ten_in_cel_over_ten_rules", "half_refused_over_ten_rules"},
     "avro": {"avro_over_json", "avro_typed_over_json_typed"},
     "compatibility": {"compatibility_300_fields_slowest", "check_200_changed_contracts"},
+    "large_records": {"nested_20_kb_megabytes", "nested_20_kb_rule_of_lines_megabytes"},
+    "memory": {"memory_at_the_end_over_second_part"},
     "expectations": {"ten_expectations_over_none"},
 }
 

@@ -215,7 +215,7 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
         data.draw(texts_near(data.draw(records_of(schema)))) for _ in range(data.draw(st.integers(1, 6)))
     ]
     exact = [plan.explain(value).disposition is Disposition.ACCEPTED for value in values]
-    (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
+    (block,) = acceptance.blocks(pa.array(values, pa.binary()))
     refused = {position for position, _, _ in block.others} | {position for position, _ in block.broken}
     for position, bits in block.broken:
         rules = {violation.code for violation in plan.explain(values[position]).violations}
@@ -250,9 +250,34 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
         None,
         b'{"p": 0, "q": "b"}',
     ]
-    (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
+    (block,) = acceptance.blocks(pa.array(values, pa.binary()))
     assert [position for position, _, _ in block.others] == [2, 4]
     assert block.broken == [(3, 2)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(250, 258),
+    st.lists(st.text('[]{}"\\\\:,a\x00', max_size=6), max_size=4),
+    st.sampled_from(["[", '{"a":']),
+    st.booleans(),
+)
+def test_depth_is_counted_outside_strings(
+    depth: int, strings: list[str], opener: str, ascii_only: object
+) -> None:
+    closer = "]" if opener == "[" else "}"
+    strings_text = json.dumps([*strings, "]" * 20, "[" * 300], ensure_ascii=bool(ascii_only))
+    deep = opener * (depth - 1) + "1" + closer * (depth - 1)
+    value = f'{{"s": {strings_text}, "d": {deep}, "t": {strings_text}}}'.encode()
+    plan = plan_of({"type": "object"} | {"properties": {"p": {"type": "integer"}}}, [])
+    codes = [violation.code for violation in plan.explain(value).violations]
+    assert codes == (["json.too-deep"] if depth > 254 else [])
+    assert plan.judge(pa.array([value], pa.binary())).field(0).to_pylist() == [
+        plan.explain(value).disposition
+    ]
+    assert plan._acceptance is not None
+    (block,) = plan._acceptance.blocks(pa.array([value], pa.binary()))
+    assert len(block.others) == (depth > 254)
 
 
 @settings(max_examples=1500, deadline=None)

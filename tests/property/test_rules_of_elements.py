@@ -138,5 +138,5 @@ def test_the_quick_way_takes_good_elements() -> None:
     acceptance = EACH._acceptance
     assert acceptance is not None
     values = [json.dumps(record).encode() for record in (good, good | {"list": [2, 1]})]
-    (block,) = acceptance.blocks(pa.array(values, pa.binary()), with_rows=True)
+    (block,) = acceptance.blocks(pa.array(values, pa.binary()))
     assert [position for position, _, _ in block.others] == [1]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
@@ -131,3 +132,27 @@ def test_a_timestamp_without_a_zone_stays_without_one(plan: EnforcementPlan) -> 
         "at": "timestamp",
         "more": "string",
     }
+
+
+def test_a_crash_in_a_worker_is_told_without_the_record_that_it_was_about(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = compile_plan(parse_contract(json.dumps(CONTRACT), name="c.json", read_schema=None).contract)
+
+    class Crashing:
+        """Fails as Arrow does, whose messages quote the value."""
+
+        contract = plan.contract
+        asks_now = False
+
+        def judge(self, values: pa.Array) -> pa.Array:
+            return pa.array(values.cast(pa.string()).to_pylist(), pa.int64())
+
+    secret = "S3CR3T-of-a-patient"  # noqa: S105 - it opens nothing
+    judge = judge_column(Crashing(), typed=False)  # type: ignore[arg-type] # what a plan with a bug would be
+    frame = spark.createDataFrame([(f'{{"text": "{secret}"}}'.encode(),)], "value binary")
+    with pytest.raises(PythonException) as caught:
+        frame.select(judge(F.col("value"))).collect()
+    out, err = capfd.readouterr()
+    assert secret not in f"{caught.value}{out}{err}"
+    assert "spark_jobs.crashes.WorkerCrash: pyarrow.lib.ArrowInvalid at" in str(caught.value)

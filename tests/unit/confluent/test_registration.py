@@ -125,6 +125,36 @@ def test_an_empty_schema_changes_only_what_belongs_to_it(ask: Ask) -> None:
     assert json.loads(changed["schema"])["fields"] == [{"name": "a", "type": "int"}]
 
 
+@only_sqlite
+def test_tags_of_metadata_classify_the_fields_that_they_name(ask: Ask) -> None:
+    definition = {
+        "type": "object",
+        "properties": {
+            "ssn": {"type": "string"},
+            "open": {"type": "string"},
+            "lines": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+            },
+        },
+    }
+
+    def classified(tags: dict[str, list[str]] | None) -> dict[str, str]:
+        metadata = {"properties": {}, "tags": tags} if tags is not None else {"properties": {"k": "v"}}
+        body = {"schema": json.dumps(definition), "schemaType": "JSON", "metadata": metadata}
+        assert ask("POST", "/subjects/tagged-value/versions", body)[0] == 200
+        latest = ask("GET", "/api/v1/contracts/tagged/versions/latest")[1]
+        found: dict[str, str] = latest.get("classification", {})
+        return found
+
+    assert classified({"**.ssn": ["PII"], "**.name": ["PII"], "**.open": ["public"]}) == {
+        "/lines/*/name": "confluent:PII",
+        "/ssn": "confluent:PII",
+    }
+    assert classified({"**.ssn": ["SECRET"]}) == {"/ssn": "confluent:SECRET"}
+    assert classified(None) == {}
+
+
 def test_version_minus_one_asks_for_the_next_and_is_written_into_the_metadata(ask: Ask) -> None:
     first = ask("POST", "/subjects/s/versions", {**STRING, "version": -1})[1]
     second = ask("POST", "/subjects/s/versions", {**STRING, "version": -1})[1]

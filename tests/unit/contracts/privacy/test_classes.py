@@ -166,3 +166,22 @@ def test_tags_of_an_avro_schema_classify() -> None:
         "/next",
         "/blood",
     }
+
+
+def test_a_class_beside_the_type_of_a_field_counts_as_open_data_contracts_have_it() -> None:
+    definition = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "classification": "confidential"},
+            "age": {"type": "integer", "classification": "public"},
+            "classification": {"type": "string"},
+            "lines": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"note": {"classification": "restricted"}}},
+            },
+        },
+    }
+    assert classes_of(contract(definition)).by_pointer == {
+        "/name": "confidential",
+        "/lines/*/note": "restricted",
+    }

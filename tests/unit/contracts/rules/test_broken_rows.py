@@ -53,7 +53,7 @@ RULES = [
 
 def judged_rows(plan: EnforcementPlan) -> list[int]:
     assert plan._acceptance is not None
-    (block,) = plan._acceptance.blocks(pa.array(VALUES), with_rows=True)
+    (block,) = plan._acceptance.blocks(pa.array(VALUES))
     return [position for position, _ in block.broken]
 
 

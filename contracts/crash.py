@@ -1,0 +1,50 @@
+"""A crash, told without a value of a record: what it was and where.
+
+The message of a foreign error often quotes what it was about (`Could not convert '...' with type str`), so that logs and
+tracebacks have only the kinds of such errors and the places they came from.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from contracts.errors import TidegateError
+
+
+def described(error: BaseException) -> str:
+    """Say in a line what an error is and where it was raised, the innermost place first.
+
+    Its message is kept if it is our own; of an error of the operating system its reason, of a database its code.
+    """
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    if isinstance(error, TidegateError):
+        return f"{kind}: {error}"
+    reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlstate", None)
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    places = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    return f"{kind}{f' ({reason})' if reason else ''}{f' at {places}' if places else ''}"
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """Give an error, what caused it, and so on."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        yield following
+        hidden = None if following.__suppress_context__ else following.__context__
+        following = following.__cause__ or hidden
+
+
+def crash_told(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Write the `exc_info` of a log event as `exception`, a line for each error: a processor of structlog."""
+    given = event.pop("exc_info", None)
+    if given is True:
+        given = sys.exc_info()
+    error = given[1] if isinstance(given, tuple) else given
+    if isinstance(error, BaseException):
+        event["exception"] = [described(each) for each in chain_of(error)]
+    return event

@@ -1,0 +1,42 @@
+"""Suites of Great Expectations, into a contract and out of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from contracts.document import lint
+from gateway.cli.exits import ExitCode
+
+from .conftest import Run
+
+
+def entry(column: str) -> dict[str, object]:
+    return {
+        "type": "expect_column_mean_to_be_between",
+        "kwargs": {"column": column, "max_value": 120},
+        "severity": "warning",
+    }
+
+
+def test_what_is_imported_is_exported_again(tidegate: Run, contract: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "suite.json"
+    theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("age")]}))
+    imported = tidegate("suite", contract, "--import", theirs)
+    assert (imported.returncode, imported.stderr) == (ExitCode.OK, b"")
+    contract.write_bytes(contract.read_bytes() + imported.stdout)
+    (expectation,) = lint(contract).contract.expectations
+    assert (expectation.type, expectation.kwargs["max_value"]) == ("expect_column_mean_to_be_between", 120)
+    exported = json.loads(tidegate("suite", contract).stdout)
+    assert [{key: each[key] for key in entry("age")} for each in exported["expectations"]] == [entry("age")]
+
+
+def test_a_suite_about_a_column_that_is_none_is_refused(
+    tidegate: Run, contract: Path, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "suite.json"
+    theirs.write_text(json.dumps({"name": "theirs", "expectations": [entry("agee")]}))
+    refused = tidegate("suite", contract, "--import", theirs)
+    assert (refused.returncode, refused.stdout) == (ExitCode.FINDINGS, b"")
+    assert b"`agee`" in refused.stderr
+    assert b"`age`" in refused.stderr

@@ -1,0 +1,70 @@
+"""What is told of a crash holds no value that it was about."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from contracts.crash import crash_told, described
+from contracts.errors import TidegateError
+from spark_jobs.crashes import WorkerCrash, crashes_without_values
+
+SENTINEL = "P00-secret-of-a-patient"
+
+
+def raised(value: str) -> BaseException:
+    try:
+        try:
+            pa.array([value], pa.int64())
+        except pa.ArrowException as error:
+            raise KeyError(value) from error
+    except KeyError as error:
+        found = error
+    return found
+
+
+def test_a_foreign_error_is_its_kind_and_its_places() -> None:
+    told = described(raised(SENTINEL))
+    assert told.startswith("KeyError at ")
+    assert "test_crash.py" in told
+    assert SENTINEL not in told
+
+
+def test_our_own_message_and_the_reason_of_the_system_are_kept() -> None:
+    assert described(TidegateError("try again")) == "contracts.errors.TidegateError: try again"
+    assert described(OSError(28, "No space left on device", SENTINEL)) == "OSError (No space left on device)"
+
+
+@pytest.mark.parametrize("given", ["error", "tuple", "true"])
+def test_a_log_line_names_each_error_of_a_chain_and_no_value(given: str) -> None:
+    error = raised(SENTINEL)
+    event: dict[str, Any] = {"event": "stream_failed"}
+    try:
+        raise error
+    except KeyError:
+        event["exc_info"] = {
+            "error": error,
+            "tuple": (type(error), error, error.__traceback__),
+            "true": True,
+        }[given]
+        line = json.dumps(crash_told(logging.getLogger(), "error", event))
+    assert SENTINEL not in line
+    assert [each.partition(" ")[0] for each in json.loads(line)["exception"]] == [
+        "KeyError",
+        "pyarrow.lib.ArrowInvalid",
+    ]
+
+
+def test_what_crashes_in_a_worker_keeps_nothing_of_what_was_raised_before() -> None:
+    with pytest.raises(WorkerCrash) as caught, crashes_without_values():
+        raise raised(SENTINEL)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert SENTINEL not in shown
+    assert "KeyError" in shown
+    with pytest.raises(TidegateError, match="ours"), crashes_without_values():
+        raise TidegateError("ours")
