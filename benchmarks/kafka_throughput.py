@@ -95,7 +95,7 @@ class Runs:
         # A new contract id has a ledger of its own, and so begins at the first record.
         plan = compile_plan(contract().model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
         told = Told()
-        job = Job(self._spark, settings, Topics(settings.bootstrap_servers), told, ignore_steps)
+        job = Job(self._spark, settings, Topics(settings.kafka), told, ignore_steps)
         StreamAttempt(job, plan.contract.id, FixedContract(plan)).run(Event(), Event())
         assert told.records == self._records
         assert 0 < told.quarantined < self._records / 10

@@ -7,14 +7,16 @@ import threading
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from contracts.kafka_connection import KafkaConnection
+
 _TIMEOUT_SECONDS = 1.0
 
 
 class BrokerProbe:
     """Asks a Kafka cluster for its metadata; the connection is made at the first question and kept."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._kafka = kafka
         self._client: AdminClient | None = None
         self._lock = threading.Lock()
 
@@ -24,7 +26,7 @@ class BrokerProbe:
             if self._client is None:
                 self._client = AdminClient(
                     # librdkafka's own log would break the JSON lines of ours.
-                    {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+                    {**self._kafka.for_librdkafka(), "log_level": 0}
                 )
             try:
                 self._client.list_topics(timeout=_TIMEOUT_SECONDS)

@@ -45,9 +45,9 @@ class Factory:
         self.settings = settings
         self.database = Database(settings.database_url.get_secret_value())
         self._plans = PlanCache(settings.plan_cache_size)
-        brokers = settings.bootstrap_servers
-        self._broker = BrokerProbe(brokers) if brokers else None
-        self._quarantine = QuarantineReader(brokers) if brokers else None
+        kafka = settings.kafka
+        self._broker = BrokerProbe(kafka) if kafka else None
+        self._quarantine = QuarantineReader(kafka) if kafka else None
         self.authenticator = Authenticator(settings, self._find_key, now) if settings.access == "on" else None
         self._alerts = AlertSender(targets_of(settings), settings.alert_interval_seconds)
         self._alert_writer = AlertWriter(settings.alert_page_url)

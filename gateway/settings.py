@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from contracts.kafka_connection import KafkaConnection, KafkaSettings
 from gateway.access.settings import AccessSettings
 from gateway.alerts.settings import AlertSettings
 
 
-class GatewaySettings(AccessSettings, AlertSettings):
+class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
     """What `tidegate serve` needs to know; each field is also an environment variable `TIDEGATE_<FIELD>`."""
 
     model_config = SettingsConfigDict(env_prefix="TIDEGATE_", frozen=True, extra="forbid")
@@ -36,3 +37,8 @@ class GatewaySettings(AccessSettings, AlertSettings):
         description="error_code of an incompatible schema on the Confluent face; clients of 8.0.4 and later know 40901.",
     )
     plan_cache_size: int = Field(default=64, ge=1, description="Compiled contract versions kept in memory.")
+
+    @property
+    def kafka(self) -> KafkaConnection | None:
+        """How to reach Kafka; None when no brokers are named. Raises SettingsError."""
+        return self.connection_to(self.bootstrap_servers) if self.bootstrap_servers else None

@@ -20,6 +20,12 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
     ] = None,
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
+        ),
+    ] = None,
     registry: Annotated[
         str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
     ] = None,
@@ -60,6 +66,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     """
     given = {
         "bootstrap_servers": bootstrap_servers,
+        "kafka_config": kafka_config,
         "registry_url": registry,
         "sink": sink,
         "write_mode": write_mode,
@@ -82,11 +89,17 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         raise typer.Exit(128 + signal.SIGINT)
 
 
-def reconcile(
+def reconcile(  # noqa: PLR0913 - one parameter for each option
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")],
     *,
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+    ] = None,
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
+        ),
     ] = None,
     sink: Annotated[str | None, typer.Option(help="iceberg, delta, postgresql or kafka.")] = None,
     warehouse: Annotated[
@@ -102,7 +115,12 @@ def reconcile(
 
     Example: tidegate reconcile hospital.admissions --bootstrap-servers localhost:9092 --warehouse ./warehouse
     """
-    given = {"bootstrap_servers": bootstrap_servers, "sink": sink, "warehouse": warehouse}
+    given = {
+        "bootstrap_servers": bootstrap_servers,
+        "kafka_config": kafka_config,
+        "sink": sink,
+        "warehouse": warehouse,
+    }
     settings = _read_settings(
         {name: value for name, value in given.items() if value is not None}, SinkSettings
     )

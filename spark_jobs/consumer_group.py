@@ -8,6 +8,7 @@ import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Vector
 
 log = structlog.get_logger()
@@ -24,9 +25,9 @@ def group_of(contract_id: str) -> str:
 class PublishedOffsets:
     """Tells the broker where a stream stands, best effort and in the background: no batch waits for it or fails by it."""
 
-    def __init__(self, bootstrap_servers: str, contract_id: str) -> None:
+    def __init__(self, kafka: KafkaConnection, contract_id: str) -> None:
         self._group = group_of(contract_id)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+        self._admin = AdminClient({**kafka.for_librdkafka(), "log_level": 2})
         self._last: Future[ConsumerGroupTopicPartitions] | None = None
         self._has_failed = False
 

@@ -42,7 +42,7 @@ def enforce_contracts(
             auth=registry_auth(settings),
         ) as client:
             reporter = RegistryReporter(client)
-            topics = Topics(settings.bootstrap_servers)
+            topics = Topics(settings.kafka)
             try:
                 job = Job(spark, settings, topics, reporter, observer)
                 return run_streams(job, contract_ids, client, ready_file)

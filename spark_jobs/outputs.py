@@ -13,6 +13,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from contracts.errors import Unavailable
+from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Vector
 from spark_jobs.topics import Topics, kafka_errors
 
@@ -49,11 +50,11 @@ class TransactionalProducer:
     made for the next attempt.
     """
 
-    def __init__(self, bootstrap_servers: str, transactional_id: str) -> None:
+    def __init__(self, kafka: KafkaConnection, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **kafka.for_librdkafka(),
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": 60_000,
                 "linger.ms": 5,
@@ -94,20 +95,20 @@ class TransactionalProducer:
         return written
 
 
-def read_committed(bootstrap_servers: str, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
+def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
     """Read the committed records of [start, end) of each partition; a start before the log begins reads from there.
 
     Raises Unavailable when the broker stops answering, or when a transaction stays open for too long.
     """
     # Asked of the broker here: a consumer that is told to find the beginning takes half a second for it.
-    earliest = Topics(bootstrap_servers).earliest(topic)
+    earliest = Topics(kafka).earliest(topic)
     begin = {p: max(start.get(p, 0), earliest.get(p, 0)) for p in end}
     open_partitions = {p for p, offset in end.items() if offset > begin[p]}
     if not open_partitions:
         return
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap_servers,
+            **kafka.for_librdkafka(),
             "group.id": "tidegate-scan",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",

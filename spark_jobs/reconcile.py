@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import headers_of, read_provenance
+from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
 from contracts.output_topics import accepted_topic, quarantine_topic
 from spark_jobs.outputs import read_committed
@@ -39,7 +40,7 @@ Outputs = tuple[Ledger, Iterator[Position]]
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
     """Reconcile a stream, whatever its sink. Raises NotFoundError when no stream has claimed that sink."""
     with _outputs(settings, contract_id) as (ledger, written):
-        return _reconcile(settings.bootstrap_servers, ledger, written)
+        return _reconcile(settings.kafka, ledger, written)
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def _outputs(settings: SinkSettings, contract_id: str) -> Iterator[Outputs]:
         case "delta":
             yield _read_delta(settings, contract_id)
         case "kafka":
-            yield _read_kafka(settings.bootstrap_servers, contract_id)
+            yield _read_kafka(settings.kafka, contract_id)
         case "postgresql":
             assert settings.postgresql_url is not None, "the settings have checked it"  # noqa: S101 - for mypy
             with _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id) as outputs:
@@ -91,11 +92,11 @@ def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
     return ledger, table.positions()
 
 
-def _read_kafka(bootstrap_servers: str, contract_id: str) -> Outputs:
-    ledger = read_ledger(bootstrap_servers, ledger_name(contract_id))
+def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
+    ledger = read_ledger(kafka, ledger_name(contract_id))
     if ledger is None:
         raise _unclaimed(f"contract {contract_id} in Kafka")
-    return ledger, output_positions(bootstrap_servers, accepted_topic(ledger.topic), ledger)
+    return ledger, output_positions(kafka, accepted_topic(ledger.topic), ledger)
 
 
 @contextmanager
@@ -130,10 +131,10 @@ def _unclaimed(name: str) -> NotFoundError:
     return NotFoundError(f"{name} has no ledger: no stream has claimed it; enforce the contract first")
 
 
-def output_positions(bootstrap_servers: str, topic: str, ledger: Ledger) -> Iterator[Position]:
+def output_positions(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[Position]:
     """Give the source position of every committed record that `ledger` has in an output topic, repetitions included."""
-    topics = Topics(bootstrap_servers)
-    for message in read_committed(bootstrap_servers, topic, topics.earliest(topic), topics.latest(topic)):
+    topics = Topics(kafka)
+    for message in read_committed(kafka, topic, topics.earliest(topic), topics.latest(topic)):
         provenance = read_provenance(headers_of(message))
         if (
             provenance is not None
@@ -143,8 +144,8 @@ def output_positions(bootstrap_servers: str, topic: str, ledger: Ledger) -> Iter
             yield provenance.source.partition, provenance.source.offset
 
 
-def _reconcile(bootstrap_servers: str, ledger: Ledger, written: Iterator[Position]) -> Reconciliation:
-    topics = Topics(bootstrap_servers)
+def _reconcile(kafka: KafkaConnection, ledger: Ledger, written: Iterator[Position]) -> Reconciliation:
+    topics = Topics(kafka)
     quarantine = quarantine_topic(ledger.topic)
     retained = Retained(
         source=topics.earliest(ledger.topic),
@@ -152,7 +153,7 @@ def _reconcile(bootstrap_servers: str, ledger: Ledger, written: Iterator[Positio
     )
     source = (
         (message.partition() or 0, message.offset() or 0)
-        for message in read_committed(bootstrap_servers, ledger.topic, ledger.begin, ledger.end)
+        for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end)
     )
-    quarantined = output_positions(bootstrap_servers, quarantine, ledger)
+    quarantined = output_positions(kafka, quarantine, ledger)
     return reconcile(ledger, source, written, quarantined, retained)

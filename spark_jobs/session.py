@@ -75,6 +75,8 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # The job logs what matters itself, as JSON.
         "spark.log.level": "ERROR",
+        # Spark's own, and what says in other words how to reach Kafka: plans and the page show options.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A checkpoint carries no safety here, so nothing of it is worth keeping.

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from contracts.kafka_connection import KafkaConnection, KafkaSettings
 
 
-class SinkSettings(BaseSettings):
+class SinkSettings(KafkaSettings):
     """Where records come from and go to, and with what Spark; by option or by variable (prefix TIDEGATE_)."""
 
     model_config = SettingsConfigDict(
@@ -30,6 +32,16 @@ class SinkSettings(BaseSettings):
         default_factory=dict,
         description="Properties of the Iceberg catalog `lake`; empty: a JDBC catalog in the warehouse.",
     )
+
+    @property
+    def kafka(self) -> KafkaConnection:
+        """How to reach Kafka. Raises SettingsError when its file cannot work any more."""
+        return self.connection_to(self.bootstrap_servers)
+
+    @model_validator(mode="after")
+    def _reaches_kafka(self) -> Self:
+        self.connection_to(self.bootstrap_servers)
+        return self
 
     @model_validator(mode="after")
     def _has_database(self) -> Self:

@@ -20,7 +20,7 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
     options = {
-        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        **settings.kafka.for_spark(),
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: {str(p): offset for p, offset in sorted(start.items())}}),
         "maxOffsetsPerTrigger": str(settings.max_offsets),

@@ -147,7 +147,7 @@ class StreamAttempt:
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
         self._control.fill_window(self._plan.contract.error_budget)
         start = _resume(self._ledger, self._source, earliest, latest)
-        self._told_offsets = PublishedOffsets(self._job.settings.bootstrap_servers, self._contract_id)
+        self._told_offsets = PublishedOffsets(self._job.settings.kafka, self._contract_id)
         self._told_offsets.publish(self._source.name, self._ledger.end)
         log.info(
             "stream_started",

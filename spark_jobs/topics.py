@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from confluent_kafka import (
@@ -20,6 +21,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Vector
 from contracts.output_topics import is_enough, output_settings
 
@@ -29,6 +31,8 @@ _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
 _RETENTION = ("retention.ms", "retention.bytes")
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
+
+_NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
 
 
 @contextmanager
@@ -65,8 +69,27 @@ class Topic:
 class Topics:
     """The broker's topics, through its admin interface. Every method raises Unavailable when it does not answer."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._refusal: str | None = None
+        callback: Any = self._note  # the client's types know no callbacks
+        self._admin = AdminClient({**kafka.for_librdkafka(), "log_level": 2, "error_cb": callback})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _NOT_LET_IN:
+            self._refusal = error.str()
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """As `kafka_errors`, and where the broker does not let us in, say so: the request itself only times out."""
+        try:
+            with kafka_errors(doing):
+                yield
+        except Unavailable as error:
+            self._refusal = None
+            self._admin.poll(0)
+            if self._refusal is not None:
+                raise Unavailable(f"{doing}: {self._refusal}; look at --kafka-config") from error
+            raise
 
     def describe(self, name: str) -> Topic | None:
         """Describe a topic; None when there is none of that name."""
@@ -78,7 +101,7 @@ class Topics:
 
     def identity(self, name: str) -> tuple[str, int] | None:
         """Id and number of partitions of a topic, in one request; None when there is none of that name."""
-        with kafka_errors(f"describe topic {name}"):
+        with self._asking(f"describe topic {name}"):
             futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
             try:
                 found = futures[name].result()
@@ -126,7 +149,7 @@ class Topics:
             )
 
     def _create(self, name: str, partitions: int, settings: dict[str, str]) -> bool:
-        with kafka_errors(f"create topic {name}"):
+        with self._asking(f"create topic {name}"):
             try:
                 self._admin.create_topics(
                     [NewTopic(name, partitions, config=settings)], request_timeout=_TIMEOUT_SECONDS
@@ -164,7 +187,7 @@ class Topics:
             )
 
     def _settings(self, name: str) -> dict[str, str]:
-        with kafka_errors(f"read the settings of topic {name}"):
+        with self._asking(f"read the settings of topic {name}"):
             resource = ConfigResource(ConfigResource.Type.TOPIC, name)
             entries = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[
                 resource
@@ -175,7 +198,7 @@ class Topics:
         identity = self.identity(name)
         if identity is None:
             raise Unavailable(f"topic {name} does not exist")
-        with kafka_errors(f"look up offsets of topic {name}"):
+        with self._asking(f"look up offsets of topic {name}"):
             request = {TopicPartition(name, partition): spec for partition in range(identity[1])}
             futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
             return {found.partition: future.result().offset for found, future in futures.items()}

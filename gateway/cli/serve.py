@@ -7,6 +7,7 @@ import signal
 import socket
 from contextlib import ExitStack
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
@@ -43,6 +44,12 @@ def serve(
         str | None,
         typer.Option(help="Kafka brokers, to show refused records.", envvar="TIDEGATE_BOOTSTRAP_SERVERS"),
     ] = None,
+    kafka_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
+        ),
+    ] = None,
 ) -> None:
     """Serve the registry and its pages until SIGTERM or Ctrl-C.
 
@@ -63,6 +70,7 @@ def serve(
         "port": port,
         "database_url": database_url,
         "bootstrap_servers": bootstrap_servers,
+        "kafka_config": kafka_config,
     }
     configure_logging()
     run(_settings({name: value for name, value in given.items() if value is not None}))

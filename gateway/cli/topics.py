@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from contracts.kafka_connection import KafkaConnection, KafkaSettings
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out
 from gateway.topics.cluster import Cluster
@@ -29,6 +30,12 @@ Environment = Annotated[
 Servers = Annotated[
     str, typer.Option(envvar="TIDEGATE_BOOTSTRAP_SERVERS", help="Kafka brokers, as host:port,host:port.")
 ]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
+    ),
+]
 
 
 @app.callback()
@@ -42,7 +49,13 @@ def topics() -> None:
 
 
 @app.command()
-def plan(file: File, *, bootstrap_servers: Servers, environment: Environment = None) -> None:
+def plan(
+    file: File,
+    *,
+    bootstrap_servers: Servers,
+    kafka_config: KafkaConfig = None,
+    environment: Environment = None,
+) -> None:
     """Show what a cluster lacks of what the file says; change nothing.
 
     Examples:
@@ -51,7 +64,7 @@ def plan(file: File, *, bootstrap_servers: Servers, environment: Environment = N
     Exit codes: 0 nothing is to be done, 1 the file is wrong or asks for what cannot be done, 2 changes are to be made,
     3 no broker answers.
     """
-    found, _ = _planned(file, bootstrap_servers, environment)
+    found, _ = _planned(file, _kafka(bootstrap_servers, kafka_config), environment)
     if found.impossible:
         raise typer.Exit(ExitCode.FINDINGS)
     if found.changes:
@@ -60,7 +73,13 @@ def plan(file: File, *, bootstrap_servers: Servers, environment: Environment = N
 
 
 @app.command()
-def apply(file: File, *, bootstrap_servers: Servers, environment: Environment = None) -> None:
+def apply(
+    file: File,
+    *,
+    bootstrap_servers: Servers,
+    kafka_config: KafkaConfig = None,
+    environment: Environment = None,
+) -> None:
     """Do what `plan` shows.
 
     Nothing at all is done when a part of it cannot be. Running it again changes
@@ -71,7 +90,7 @@ def apply(file: File, *, bootstrap_servers: Servers, environment: Environment = 
 
     Exit codes: 0 done, 1 the file is wrong or asks for what cannot be done, 2 the cluster refuses, 3 no broker answers.
     """
-    found, cluster = _planned(file, bootstrap_servers, environment)
+    found, cluster = _planned(file, _kafka(bootstrap_servers, kafka_config), environment)
     if found.impossible:
         err.print("nothing was changed")
         raise typer.Exit(ExitCode.FINDINGS)
@@ -80,9 +99,13 @@ def apply(file: File, *, bootstrap_servers: Servers, environment: Environment = 
     _print(f"{len(found.changes)} changes made" if found.changes else "nothing is to be done")
 
 
-def _planned(file: Path, servers: str, environment: str | None) -> tuple[Plan, Cluster]:
+def _kafka(servers: str, config: Path | None) -> KafkaConnection:
+    return KafkaSettings(kafka_config=config).connection_to(servers)
+
+
+def _planned(file: Path, kafka: KafkaConnection, environment: str | None) -> tuple[Plan, Cluster]:
     wanted = load_topics(file, environment)
-    cluster = Cluster(servers)
+    cluster = Cluster(kafka)
     found = plan_topics(wanted, cluster.topics(topic.name for topic in wanted))
     for change in found.changes:
         for line in _lines(change):

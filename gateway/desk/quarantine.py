@@ -20,6 +20,7 @@ from confluent_kafka import (
 
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import EventPointer, Evidence, headers_of, read_evidence
+from contracts.kafka_connection import KafkaConnection
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
@@ -64,8 +65,8 @@ class QuarantineReader:
     Methods raise Unavailable when the broker does not answer in time, NotFoundError for what is not there.
     """
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._kafka = kafka
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
         self._quiet_until = 0.0
@@ -105,20 +106,20 @@ class QuarantineReader:
             self._drop_consumer()
             if not isinstance(error, Unavailable):
                 self._quiet_until = time.monotonic() + QUIET_AFTER_FAILURE.total_seconds()
-                raise Unavailable(f"the broker at {self._bootstrap_servers} does not answer") from error
+                raise Unavailable(f"the broker at {self._kafka} does not answer") from error
             raise
         finally:
             self._lock.release()
 
     def _refuse_while_quiet(self) -> None:
         if time.monotonic() < self._quiet_until:
-            raise Unavailable(f"the broker at {self._bootstrap_servers} did not answer a moment ago")
+            raise Unavailable(f"the broker at {self._kafka} did not answer a moment ago")
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer(
                 {
-                    "bootstrap.servers": self._bootstrap_servers,
+                    **self._kafka.for_librdkafka(),
                     "client.id": "tidegate-desk",
                     "group.id": "tidegate-desk",  # required by the client; nothing joins or commits
                     "enable.auto.commit": False,

@@ -29,6 +29,8 @@ from gateway.embedded.state import StateDirectory
 _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180
 _STOP_SECONDS = {"job": 60, "gateway": 10}
+_OF_OTHER_BROKERS = ("TIDEGATE_KAFKA_CONFIG", "TIDEGATE_KAFKA_SASL_USERNAME", "TIDEGATE_KAFKA_SASL_PASSWORD")
+"""What a person has set for brokers elsewhere; ours on this machine asks for nothing."""
 _POLL_SECONDS = 0.05
 
 Show = Callable[[str, str], None]
@@ -207,8 +209,8 @@ class Runtime:
         self._started[name] = time.monotonic()
         # -P: a folder `contracts` where the person happens to stand must not be imported.
         command = [sys.executable, "-P", "-m", "gateway.cli.main", *arguments]
-        unbuffered = {"PYTHONUNBUFFERED": "1"}
-        self._children[name] = self._state.run.start(Command(name, command, environment | unbuffered))
+        environment = environment | {"PYTHONUNBUFFERED": "1"} | dict.fromkeys(_OF_OTHER_BROKERS, "")
+        self._children[name] = self._state.run.start(Command(name, command, environment))
 
     def _stop(self) -> None:
         for name in ("job", "gateway"):

@@ -13,6 +13,7 @@ from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from contracts.errors import SettingsError, Unavailable
+from contracts.kafka_connection import KafkaConnection
 from gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
 
 _TIMEOUT_SECONDS: Final = 30.0
@@ -32,10 +33,10 @@ _REFUSALS: Final = {
 class Cluster:
     """Reads and changes topics. Raises Unavailable when no broker answers, SettingsError for what it refuses."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._servers = bootstrap_servers
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._servers = str(kafka)
         # librdkafka's own log would stand between our lines.
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient({**kafka.for_librdkafka(), "log_level": 0})
 
     def topics(self, names: Iterable[str]) -> dict[str, ActualTopic]:
         """Describe those of some topics that are there."""

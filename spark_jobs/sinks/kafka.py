@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from contracts.counts import RuleKey
 from contracts.expectations.compile import Partials
+from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import BatchRefusal, Ledger, Settled
 from contracts.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
 from contracts.plan import EnforcementPlan
@@ -49,7 +50,7 @@ class KafkaSink:
 
     def __init__(self, settings: JobSettings, contract_id: str, accepted: Topic, quarantine: Topic) -> None:
         self._settings = settings
-        self._topics = Topics(settings.bootstrap_servers)
+        self._topics = Topics(settings.kafka)
         self._accepted = accepted
         self._quarantine = quarantine
         self._ledger_name = ledger_name(contract_id)
@@ -71,12 +72,10 @@ class KafkaSink:
         self.adopt(start.plan)
         self._topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
         with start.watch(Step.FENCE):
-            producer = TransactionalProducer(
-                self._settings.bootstrap_servers, f"tidegate/{self._ledger_name}/0"
-            )
+            producer = TransactionalProducer(self._settings.kafka, f"tidegate/{self._ledger_name}/0")
             producer.fence()
         with start.watch(Step.VERIFY):
-            held = read_ledger(self._settings.bootstrap_servers, self._ledger_name)
+            held = read_ledger(self._settings.kafka, self._ledger_name)
         with start.watch(Step.CLAIM):
             claimed = (held or start.new_ledger(self._ledger_name, {}, 1)).claim(1)
             producer.write([_ledger_record(claimed)])
@@ -85,7 +84,7 @@ class KafkaSink:
 
     def is_held(self) -> bool:
         """Look whether another instance has claimed the ledger."""
-        found = read_ledger(self._settings.bootstrap_servers, self._ledger_name)
+        found = read_ledger(self._settings.kafka, self._ledger_name)
         return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
 
     def close(self) -> None:
@@ -208,15 +207,15 @@ def _original(rows: pa.RecordBatch, _plan: EnforcementPlan, index: int) -> Origi
     return Original(row["value"], header, pa.array([row["timestamp_ms"]], pa.timestamp("ms")))
 
 
-def read_ledger(bootstrap_servers: str, name: str) -> Ledger | None:
+def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
     """Read a stream's ledger from the ledger topic; None when nobody has claimed it yet.
 
     To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
     """
-    end = Topics(bootstrap_servers).latest(LEDGER_TOPIC)
+    end = Topics(kafka).latest(LEDGER_TOPIC)
     partition = _ledger_partition(name)
     found: bytes | None = None
-    for message in read_committed(bootstrap_servers, LEDGER_TOPIC, {}, {partition: end[partition]}):
+    for message in read_committed(kafka, LEDGER_TOPIC, {}, {partition: end[partition]}):
         if message.key() == name.encode():
             found = message.value()
     return Ledger.parse(found) if found is not None else None

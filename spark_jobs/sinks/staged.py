@@ -51,7 +51,7 @@ class StagedSink:
 
     def __init__(self, settings: JobSettings, table: LedgerStore, quarantine: Topic) -> None:
         self._settings = settings
-        self._topics = Topics(settings.bootstrap_servers)
+        self._topics = Topics(settings.kafka)
         self._table = table
         self._quarantine = quarantine
         self._slots: list[TransactionalProducer] = []
@@ -75,7 +75,7 @@ class StagedSink:
             claimed = self._claim(start)
         with start.watch(Step.FENCE):  # 2: the old slots too, for their transactions may be open
             producers = [
-                TransactionalProducer(self._settings.bootstrap_servers, f"tidegate/{claimed.name}/{slot}")
+                TransactionalProducer(self._settings.kafka, f"tidegate/{claimed.name}/{slot}")
                 for slot in range(claimed.slots)
             ]
             for producer in producers:
@@ -189,7 +189,7 @@ class StagedSink:
                     "without them, give the stream a new table or contract id"
                 )
         entries: dict[tuple[int, int], Settlement] = {}
-        for message in read_committed(self._settings.bootstrap_servers, topic, start, end):
+        for message in read_committed(self._settings.kafka, topic, start, end):
             evidence = read_evidence(headers_of(message))
             if evidence is None or evidence.ledger != ledger.name or evidence.source.topic != ledger.topic:
                 continue

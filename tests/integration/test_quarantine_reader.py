@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import EventPointer, quarantine_headers
+from contracts.kafka_connection import KafkaConnection
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.desk.quarantine import QuarantineReader
 from gateway.embedded.broker import Broker
@@ -20,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def reader(broker: Broker) -> Iterator[QuarantineReader]:
-    reader = QuarantineReader(broker.bootstrap)
+    reader = QuarantineReader(KafkaConnection(broker.bootstrap))
     yield reader
     reader.close()
 
@@ -96,7 +97,7 @@ def test_a_topic_that_is_not_there_is_empty(reader: QuarantineReader) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_an_outage_and_is_not_asked_again_at_once() -> None:
-    reader = QuarantineReader("127.0.0.1:9")
+    reader = QuarantineReader(KafkaConnection("127.0.0.1:9"))
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 does not answer"):
         reader.latest("any", limit=5)
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 did not answer a moment ago"):

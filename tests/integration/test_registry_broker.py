@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from contracts.kafka_connection import KafkaConnection
 from gateway.broker import BrokerProbe
 from gateway.embedded.broker import Broker
 
 
 def test_a_broker_that_answers_is_reachable(broker: Broker) -> None:
-    assert BrokerProbe(broker.bootstrap).answers()
+    assert BrokerProbe(KafkaConnection(broker.bootstrap)).answers()

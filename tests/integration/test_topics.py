@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contracts.kafka_connection import KafkaConnection
 from gateway.embedded.broker import Broker
 from gateway.topics.cluster import Cluster
 from spark_jobs.topics import Topics
@@ -58,14 +59,14 @@ def test_a_file_is_planned_applied_and_then_nothing_is_left_to_do(broker: Broker
     assert pending.returncode == 2
     assert f"+ {name}: partitions 1, replication 1" in pending.stdout
     assert "    cleanup.policy = compact,delete" in pending.stdout
-    cluster = Cluster(broker.bootstrap)
+    cluster = Cluster(KafkaConnection(broker.bootstrap))
     assert cluster.topics([name]) == {}  # a plan changes nothing
     applied = run("apply", text_of(name), *dev)
     assert (applied.returncode, applied.stdout.splitlines()[-1]) == (0, "2 changes made")
     done = run("plan", text_of(name), *dev)
     assert (done.returncode, done.stdout) == (0, "nothing is to be done\n")
     # The job takes the quarantine topic as it is.
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(name)
     assert source is not None
     topics.ensure_output(f"{name}.quarantine", source)

@@ -22,6 +22,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 
+from contracts.kafka_connection import KafkaConnection
 from gateway.embedded import ports
 from gateway.embedded.jars import Jars
 from spark_jobs.outputs import read_committed
@@ -243,8 +244,8 @@ def table_rows(state: Path) -> int:
 def committed(run: Up, output: str) -> list[bytes | None]:
     """Read the committed records of an output topic."""
     topic = f"hospital.admissions.{output}"
-    end = Topics(run.bootstrap).latest(topic)
-    return [message.value() for message in read_committed(run.bootstrap, topic, {}, end)]
+    end = Topics(KafkaConnection(run.bootstrap)).latest(topic)
+    return [message.value() for message in read_committed(KafkaConnection(run.bootstrap), topic, {}, end)]
 
 
 def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:

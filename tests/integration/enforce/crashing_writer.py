@@ -1,6 +1,6 @@
 """A producer in a process of its own that kills itself (SIGKILL) when its records are with the broker and not committed.
 
-Reads from stdin, pickled: the bootstrap servers, the transactional.id, the records.
+Reads from stdin, pickled: how to reach Kafka, the transactional.id, the records.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ import signal
 import sys
 from collections.abc import Iterator
 
+from contracts.kafka_connection import KafkaConnection
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.topics import Topics
 
 
 def main() -> None:
-    bootstrap, transactional_id, records = pickle.load(sys.stdin.buffer)  # noqa: S301 - the test wrote it
-    producer = TransactionalProducer(bootstrap, transactional_id)
+    kafka, transactional_id, records = pickle.load(sys.stdin.buffer)  # noqa: S301 - the test wrote it
+    producer = TransactionalProducer(kafka, transactional_id)
     producer.fence()
-    producer.write(until_dead(bootstrap, records))
+    producer.write(until_dead(kafka, records))
 
 
-def until_dead(bootstrap: str, records: list[OutputRecord]) -> Iterator[OutputRecord]:
-    topics = Topics(bootstrap)
+def until_dead(kafka: KafkaConnection, records: list[OutputRecord]) -> Iterator[OutputRecord]:
+    topics = Topics(kafka)
     before = {record.topic: topics.latest(record.topic) for record in records}
     yield from records
     while any(topics.latest(topic) == end for topic, end in before.items()):

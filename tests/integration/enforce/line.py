@@ -123,7 +123,7 @@ class Line:
 
     def attempt(self, observer: StepObserver = ignore_steps, **changes: object) -> StreamAttempt:
         settings = self.settings.model_copy(update=changes)
-        job = Job(self.spark, settings, Topics(settings.bootstrap_servers), self.reports, observer)
+        job = Job(self.spark, settings, Topics(settings.kafka), self.reports, observer)
         return StreamAttempt(job, self.contract_id, self.contracts)
 
     def enforce(self, observer: StepObserver = ignore_steps, **changes: object) -> None:
@@ -163,7 +163,7 @@ class Line:
 
     def read(self, topic: str) -> list[Sent]:
         """All committed records of a topic, by partition."""
-        bootstrap = self.settings.bootstrap_servers
+        kafka = self.settings.kafka
         found = [
             Sent(
                 message.value(),  # type: ignore[arg-type] # bytes: nothing deserialises them
@@ -172,13 +172,13 @@ class Line:
                 tuple(headers_of(message)),
                 message.timestamp()[1],
             )
-            for message in read_committed(bootstrap, topic, {}, Topics(bootstrap).latest(topic))
+            for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic))
         ]
         return sorted(found, key=lambda record: record.partition)
 
     def ledger(self) -> Ledger:
         if self.settings.sink == "kafka":
-            found = read_ledger(self.settings.bootstrap_servers, ledger_name(self.contract_id))
+            found = read_ledger(self.settings.kafka, ledger_name(self.contract_id))
             assert found is not None
             return found
         if self.settings.sink == "postgresql":

@@ -22,7 +22,7 @@ from tests.integration.enforce.line import Line
 def running(spark: SparkSession, line: Line, url: str, **changes: object) -> Iterator[StreamThread]:
     """A stream of this process, as one job has it; it is stopped at the end."""
     settings = line.settings.model_copy(update={"available_now": False, **changes})
-    job = Job(spark, settings, Topics(settings.bootstrap_servers), line.reports, ignore_steps)
+    job = Job(spark, settings, Topics(settings.kafka), line.reports, ignore_steps)
     stopping = Event()
     with httpx.Client(base_url=url) as client:
         thread = StreamThread(job, line.contract_id, client, stopping)

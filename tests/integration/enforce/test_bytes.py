@@ -115,7 +115,7 @@ def test_the_largest_record_of_the_source_fits_into_the_quarantine(
 ) -> None:
     sent = [filled(make)]
     send(line, sent)
-    source = Topics(line.settings.bootstrap_servers).describe(line.topic)
+    source = Topics(line.settings.kafka).describe(line.topic)
     assert source is not None
     assert source.max_message_bytes == MAX_MESSAGE_BYTES
     line.enforce()

@@ -64,6 +64,6 @@ def test_a_group_that_somebody_consumes_with_hinders_nothing(line: Line) -> None
     finally:
         consumer.close()
     assert line.reconcile().holds
-    bootstrap = line.settings.bootstrap_servers
-    assert len(list(read_committed(bootstrap, line.topic, {}, Topics(bootstrap).latest(line.topic)))) == 4
+    kafka = line.settings.kafka
+    assert len(list(read_committed(kafka, line.topic, {}, Topics(kafka).latest(line.topic)))) == 4
     assert len(line.rows()) == 4

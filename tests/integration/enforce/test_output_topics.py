@@ -12,6 +12,7 @@ from confluent_kafka.admin._config import ConfigResource
 from structlog.testing import capture_logs
 
 from contracts.errors import StreamStopped
+from contracts.kafka_connection import KafkaConnection
 from contracts.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.broker import Broker
 from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
@@ -65,14 +66,14 @@ def alter(broker: Broker, topic: str, settings: dict[str, str]) -> None:
 
 @pytest.fixture
 def source(broker: Broker, make_topic: MakeTopic) -> Topic:
-    found = Topics(broker.bootstrap).describe(make_topic("rows", partitions=3))
+    found = Topics(KafkaConnection(broker.bootstrap)).describe(make_topic("rows", partitions=3))
     assert found is not None
     return found
 
 
 def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: Topic) -> None:
     name = f"{source.name}.quarantine"
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     topics.ensure_output(name, source)
     made = topics.describe(name)
     assert made is not None
@@ -86,7 +87,7 @@ def test_an_output_topic_is_made_as_it_must_be(broker: Broker, source: Topic) ->
 def test_a_source_of_large_records_gets_outputs_for_larger_ones(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(make_topic("rows", max_message_bytes="5000000"))
     assert source is not None
     topics.ensure_output(f"{source.name}.quarantine", source)
@@ -109,7 +110,7 @@ def test_settings_that_would_lose_records_are_refused_with_the_command_that_mend
     broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
 ) -> None:
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     with pytest.raises(StreamStopped) as stopped:
         topics.ensure_output(name, source)
     assert str(stopped.value) == (
@@ -122,7 +123,7 @@ def test_settings_that_would_lose_records_are_refused_with_the_command_that_mend
 
 def test_all_wrong_settings_are_named_at_once(broker: Broker, make_topic: MakeTopic, source: Topic) -> None:
     name = make_topic("rows.quarantine")
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     with pytest.raises(StreamStopped) as stopped:
         topics.ensure_output(name, source)
     obey(broker, str(stopped.value))
@@ -134,7 +135,7 @@ def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
     broker: Broker, make_topic: MakeTopic, source: Topic, key: str, value: str
 ) -> None:
     name = make_topic("rows.quarantine", **as_arguments(GOOD | {key: value}))
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     with capture_logs() as events:
         topics.ensure_output(name, source)
     (event,) = events
@@ -152,7 +153,7 @@ def test_how_long_records_are_kept_is_the_operators_choice_and_is_said(
 def test_a_ledger_topic_must_be_compacted_and_have_its_partitions(
     broker: Broker, make_topic: MakeTopic
 ) -> None:
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     name = make_topic("ledger", partitions=2)
     with pytest.raises(StreamStopped, match=r"cleanup\.policy is delete"):
         topics.ensure_compacted(name, 4)
@@ -170,7 +171,7 @@ def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
     line = make_line(sink=sink)
     line.produce(row(0, 999), row(1))
     output = quarantine_topic(line.topic) if sink == "iceberg" else accepted_topic(line.topic)
-    topics = Topics(broker.bootstrap)
+    topics = Topics(KafkaConnection(broker.bootstrap))
     source = topics.describe(line.topic)
     assert source is not None
     topics.ensure_output(output, source)
@@ -191,11 +192,21 @@ def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_l
 ) -> None:
     """Nothing of its transaction is there; a person has to raise the limit."""
     name = make_topic("small", max_message_bytes="100000")
-    producer = TransactionalProducer(broker.bootstrap, name)
+    producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)
     producer.fence()
     records = [OutputRecord(name, os.urandom(size), None, 0, 1, []) for size in (10, 200_000)]
     with pytest.raises(StreamStopped, match=f"ProduceRequest for {name} .*a larger max.message.bytes"):
         producer.write(records)
-    producer = TransactionalProducer(broker.bootstrap, name)
+    producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)
     producer.fence()
-    assert list(read_committed(broker.bootstrap, name, {}, Topics(broker.bootstrap).latest(name))) == []
+    assert (
+        list(
+            read_committed(
+                KafkaConnection(broker.bootstrap),
+                name,
+                {},
+                Topics(KafkaConnection(broker.bootstrap)).latest(name),
+            )
+        )
+        == []
+    )

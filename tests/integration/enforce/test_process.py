@@ -141,4 +141,4 @@ def test_a_registry_that_never_answers_is_named_with_what_to_do(
         r"give the stream more time with --registry-grace-seconds\n",
         job.lines[-1],
     ), job.lines[-1]
-    assert Topics(line.settings.bootstrap_servers).identity(quarantine_topic(line.topic)) is None
+    assert Topics(line.settings.kafka).identity(quarantine_topic(line.topic)) is None

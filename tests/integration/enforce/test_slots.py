@@ -93,7 +93,7 @@ def test_a_batch_of_which_one_slot_is_lost_is_completed(line: Line, slots_after:
 
     def fence_the_second(_stream: str, step: Step) -> None:
         if step is Step.JUDGE:
-            TransactionalProducer(line.settings.bootstrap_servers, f"tidegate/{line.ledger().name}/1").fence()
+            TransactionalProducer(line.settings.kafka, f"tidegate/{line.ledger().name}/1").fence()
 
     with pytest.raises(Fenced):
         line.enforce(fence_the_second, quarantine_slots=2)
@@ -111,7 +111,7 @@ def test_a_batch_of_which_one_slot_is_lost_is_completed(line: Line, slots_after:
 @contextmanager
 def paused_in_a_transaction(line: Line, records: list[OutputRecord]) -> Iterator[Future[int]]:
     """Be an instance that hangs when the broker has its records and the transaction is open, and goes on at the end."""
-    topics = Topics(line.settings.bootstrap_servers)
+    topics = Topics(line.settings.kafka)
     before = {record.topic: topics.latest(record.topic) for record in records}
     paused, go_on = Event(), Event()
 
@@ -123,7 +123,7 @@ def paused_in_a_transaction(line: Line, records: list[OutputRecord]) -> Iterator
         assert go_on.wait(DEADLINE_SECONDS)
         yield records[0]
 
-    producer = TransactionalProducer(line.settings.bootstrap_servers, f"tidegate/{line.ledger().name}/0")
+    producer = TransactionalProducer(line.settings.kafka, f"tidegate/{line.ledger().name}/0")
     producer.fence()
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(producer.write, hang())
@@ -136,7 +136,7 @@ def paused_in_a_transaction(line: Line, records: list[OutputRecord]) -> Iterator
 
 def copies(line: Line, sink: str) -> list[OutputRecord]:
     """Give what an instance would write about the record at partition 0, offset 1, which is refused."""
-    bootstrap, ledger = line.settings.bootstrap_servers, line.ledger()
+    kafka, ledger = line.settings.kafka, line.ledger()
     headers = quarantine_headers(
         EventPointer(line.topic, 0, 1),
         ledger.name,
@@ -149,7 +149,7 @@ def copies(line: Line, sink: str) -> list[OutputRecord]:
     accepted = OutputRecord(accepted_topic(line.topic), b"of the dead", None, 0, 1, [*headers])
     (place,) = {
         message.partition()
-        for message in read_committed(bootstrap, LEDGER_TOPIC, {}, Topics(bootstrap).latest(LEDGER_TOPIC))
+        for message in read_committed(kafka, LEDGER_TOPIC, {}, Topics(kafka).latest(LEDGER_TOPIC))
         if message.key() == ledger.name.encode()
     }
     moved = ledger.model_copy(update={"n": 99, "end": {0: 99, 1: 99}})
@@ -192,7 +192,7 @@ def test_an_instance_that_is_killed_in_its_transaction_leaves_nothing(
     line.enforce()
     line.produce(row(2, 999), row(4), row(1, 999))
     orders = (
-        line.settings.bootstrap_servers,
+        line.settings.kafka,
         f"tidegate/{line.ledger().name}/0",
         copies(line, sink),
     )

@@ -49,7 +49,7 @@ def make_anew(line: Line, name: str | None = None) -> None:
     """Delete a topic, the source unless another is named, and create it again, under another topic id."""
     name = name or line.topic
     client = client_of(line)
-    topics = Topics(line.settings.bootstrap_servers)
+    topics = Topics(line.settings.kafka)
     before = topics.identity(name)
     client.delete_topics([name])[name].result(30)
     while topics.identity(name) is not None:
@@ -130,7 +130,7 @@ def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream
         line.enforce(cut_after_quarantine)
     assert outputs(line) == (0, 1)
     output = quarantine_topic(line.topic)
-    end = Topics(line.settings.bootstrap_servers).latest(output)[0]
+    end = Topics(line.settings.kafka).latest(output)[0]
     forget(line, output, 0, end)
     with pytest.raises(StreamStopped) as stopped:
         line.enforce()

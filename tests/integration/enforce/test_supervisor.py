@@ -22,7 +22,7 @@ from tests.integration.enforce.wire import send_batch
 
 
 def run(spark: SparkSession, line: Line, registry_url: str) -> None:
-    job = Job(spark, line.settings, Topics(line.settings.bootstrap_servers), line.reports, ignore_steps)
+    job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, ignore_steps)
     with httpx.Client(base_url=registry_url) as client:
         run_streams(job, [line.contract_id], client)
 

@@ -1,0 +1,70 @@
+"""A certificate authority of one's own, and certificates that it signs; all in PEM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """Writes `<name>.pem` and `<name>.key` into a folder; `path` is its own certificate, which signs them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("test authority")
+        self.path = folder / "authority.pem"
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        certificate = (
+            _builder(self._name, self._name, self._key)
+            .add_extension(constraints, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, name: str, *addresses: str, password: str | None = None) -> tuple[Path, Path]:
+        """Issue a certificate for addresses; gives the files of the certificate and of its key in PKCS #8."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(_name(name), self._name, key)
+        if addresses:
+            names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(each)) for each in addresses])
+            builder = builder.add_extension(names, critical=False)
+        certificate, path = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        signed = builder.sign(self._key, hashes.SHA256())
+        certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.BestAvailableEncryption(password.encode())
+                if password
+                else serialization.NoEncryption(),
+            )
+        )
+        return certificate, path
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    # Real time: the clients look at it.
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+    )

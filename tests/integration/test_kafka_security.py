@@ -1,0 +1,170 @@
+"""Brokers that ask who is there: every client of ours gets in with a file of properties, and no secret gets out."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from contracts.errors import Unavailable
+from gateway.broker import BrokerProbe
+from gateway.desk.quarantine import QuarantineReader
+from gateway.embedded.broker import BrokerOptions
+from gateway.embedded.jars import Jars
+from gateway.embedded.java import Java
+from gateway.embedded.processes import RunDirectory
+from spark_jobs.settings import JobSettings
+from spark_jobs.stream import quarantine_topic
+from spark_jobs.topics import Topics
+from tests.conftest import QUICK_JAVA
+from tests.integration.enforce.job import RunningJob
+from tests.integration.enforce.line import Line, environment, row
+from tests.integration.enforce.registry import Registry
+from tests.integration.secured_broker import SecuredBroker, Way, way_in
+
+SECRET = "S3CR3T"  # noqa: S105 - a part of each
+
+
+@pytest.fixture(scope="module")
+def secured(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    root = tmp_path_factory.mktemp("secured")
+    options = BrokerOptions(preferred_port=None, java_options=QUICK_JAVA)
+    run = RunDirectory(root / "run", root / "logs")
+    with SecuredBroker(root / "broker", run, jars, java, options) as running:
+        running.add_user()
+        yield running
+
+
+@pytest.fixture
+def make_secured_line(
+    spark: SparkSession, secured: SecuredBroker, warehouse: Path, tmp_path: Path
+) -> Callable[..., Line]:
+    """Give a function that makes a line whose job goes in by a way; what the test itself does goes by the plain one."""
+
+    def make(way: Way, name: str) -> Line:
+        client = AdminClient({"bootstrap.servers": secured.bootstrap})
+        client.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+        settings = JobSettings(
+            bootstrap_servers=secured.bootstrap,
+            registry_url="http://none",
+            warehouse=warehouse,
+            checkpoints=tmp_path / "checkpoints",
+            available_now=True,
+        )
+        line = Line(spark, settings, name, f"secured.{name}")
+        line.produce(row(0), row(1, 999), row(2))
+        line.settings = settings.model_copy(
+            update={"bootstrap_servers": way.bootstrap, "kafka_config": way.config}
+        )
+        return line
+
+    return make
+
+
+def plans(spark: SparkSession) -> str:
+    """Everything that Spark's page shows of queries."""
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return "\n".join(
+        f"{each.description()} {each.details()} {each.physicalPlanDescription()} {each.modifiedConfigs()}"
+        for each in (executions.apply(index) for index in range(executions.size()))
+    )
+
+
+def enforced_over(line: Line) -> None:
+    line.enforce()
+    assert [each["id"] for each in line.rows()] == ["r0", "r2"]
+    assert len(line.quarantined()) == 1
+    assert line.reconcile().holds
+
+
+def test_a_stream_over_tls_with_a_login(
+    secured: SecuredBroker,
+    make_secured_line: Callable[..., Line],
+    spark: SparkSession,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    line = make_secured_line(way_in(secured, "SASL_SSL", tmp_path, "SCRAM-SHA-512"), "tls-login")
+    enforced_over(line)
+    # What a look at the source shows, and what the page shows of all that ran.
+    source = (
+        spark.read.format("kafka").options(**line.settings.kafka.for_spark(), subscribe=line.topic).load()
+    )
+    assert source.count() == 3
+    shown = source._jdf.queryExecution().toString() + plans(spark)
+    assert "kafka" in shown
+    assert SECRET not in shown
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"), [("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-512"), ("SSL", "")]
+)
+def test_a_stream_over_every_other_way(
+    secured: SecuredBroker,
+    make_secured_line: Callable[..., Line],
+    tmp_path: Path,
+    protocol: str,
+    mechanism: str,
+) -> None:
+    way = way_in(secured, protocol, tmp_path, mechanism)
+    enforced_over(make_secured_line(way, f"{protocol}-{mechanism}".lower()))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism"),
+    [("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-512"), ("SSL", ""), ("SASL_SSL", "PLAIN")],
+)
+def test_the_registry_reads_over_every_way(
+    secured: SecuredBroker, tmp_path: Path, protocol: str, mechanism: str
+) -> None:
+    kafka = way_in(secured, protocol, tmp_path, mechanism).kafka
+    assert BrokerProbe(kafka).answers()
+    reader = QuarantineReader(kafka)
+    assert reader.latest("never.quarantine", limit=1).records == ()
+    reader.close()
+
+
+@pytest.mark.full
+def test_a_wrong_password_is_an_outage_that_says_so_and_shows_nothing(
+    secured: SecuredBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kafka = way_in(secured, "SASL_SSL", tmp_path, "PLAIN", password=f"not {SECRET}").kafka
+    with pytest.raises(Unavailable, match="Authentication failed") as raised:
+        Topics(kafka).identity("any")
+    assert SECRET not in str(raised.value)
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+@pytest.mark.full
+def test_no_secret_is_in_a_command_line_or_a_log(
+    secured: SecuredBroker,
+    make_secured_line: Callable[..., Line],
+    jars: Jars,
+    tmp_path: Path,
+) -> None:
+    line = make_secured_line(way_in(secured, "SASL_SSL", tmp_path, "SCRAM-SHA-512"), "process")
+    registry = Registry(tmp_path, 0)
+    try:
+        httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+        config = str(line.settings.kafka_config)
+        job = RunningJob([line.contract_id, "--kafka-config", config], environment(line, jars, registry.url))
+        job.await_event("batch_published", written=2, quarantined=1)
+        family = [psutil.Process(job.process.pid), *psutil.Process(job.process.pid).children(recursive=True)]
+        commands = [" ".join(each.cmdline()) for each in family]
+        assert any("SparkSubmit" in command for command in commands)
+        assert job.stop(signal.SIGTERM) == 0
+        assert job.process.stderr is not None
+        job.process.stderr.close()
+    finally:
+        registry.stop()
+    assert SECRET not in "\n".join([*commands, *job.lines])
+    assert Topics(line.settings.kafka).identity(quarantine_topic(line.topic)) is not None
