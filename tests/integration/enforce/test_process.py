@@ -50,33 +50,6 @@ def test_several_streams_in_one_process(
     assert good.ledger().n == len(batches["batches"] if isinstance(batches, dict) else batches)
 
 
-@pytest.mark.full
-def test_catching_up_reads_all_there_is_in_bounded_batches_and_a_paused_stream_ends_with_its_code(
-    make_line: Callable[..., Line],
-    registry: Registry,
-    publish: Publish,
-    start: Callable[..., RunningJob],
-) -> None:
-    behind, paused = make_line(), make_line()
-    for line in (behind, paused):
-        publish(line.document())
-    behind.produce(*(row(number, 999 if number % 9 == 0 else 1) for number in range(45)))
-    paused.produce(row(0))
-    stream = f"{registry.url}/api/v1/streams/{paused.contract_id}"
-    httpx.post(f"{stream}/pause", json={"reason": "the clock is wrong"}).raise_for_status()
-    job = start(registry.url, [behind, paused], "--available-now", "--max-offsets", "10")
-    assert job.exit_code() == 4, "".join(job.lines)
-    assert f"{paused.contract_id} is paused (the clock is wrong" in "".join(job.lines[-5:])
-    batches = [each for each in job.events if each["event"] == "batch_published"]
-    assert {each["stream"] for each in batches} == {behind.contract_id}
-    assert sum(each["records"] for each in batches) == 45
-    # Each of the two partitions gets its share, rounded up.
-    assert max(each["records"] for each in batches) <= 12
-    assert batches[-1]["lag"] == 0
-    assert (len(behind.rows()), len(behind.quarantined())) == (40, 5)
-    assert behind.reconcile().holds
-
-
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_stops_gracefully(
     line: Line,
