@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event
 from typing import Protocol
@@ -134,6 +135,11 @@ class RegistryControl:
             if attempt + 1 < tries:
                 self._stopping.wait(_POLL_SECONDS)
         log.warning("event_not_told", stream=self._stream, kind=kind)
+
+    def beat(self) -> None:
+        """Tell that the stream lives, best effort."""
+        with suppress(httpx.HTTPError):
+            self._client.post(f"/api/v1/streams/{self._stream}/heartbeat")
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Ask once for the batches of earlier processes that the budget's window reaches; without an answer for none."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from contracts.errors import SettingsError
 
@@ -23,13 +25,13 @@ def build_session(settings: SinkSettings) -> SparkSession:
     """Start the one Spark session of this process.
 
     Raises SettingsError when the jars are missing, when Kafka delegation tokens are asked for, or when the
-    executors run another version of Tidegate.
+    executors run another version of Tidegate or do not see the folder of the tables.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
 
     # Otherwise the workers start the machine's python3, where nothing of ours is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if settings.spark_master.startswith("local"):
+    if _is_local(settings):
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
@@ -39,6 +41,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
     try:
         _refuse_delegation_tokens(spark)
         _require_same_version(spark)
+        _require_shared_warehouse(spark, settings)
     except SettingsError:
         spark.stop()
         raise
@@ -49,7 +52,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
     # A local session talks to itself only; its ports are nobody else's business.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
-        **(local if settings.spark_master.startswith("local") else {}),
+        **(local if _is_local(settings) else _cluster(settings)),
         "spark.jars": ",".join(str(jar) for jar in _jars(settings.spark_jars)),
         "spark.driver.memory": settings.spark_driver_memory,
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
@@ -82,6 +85,25 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         # A checkpoint carries no safety here, so nothing of it is worth keeping.
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
+    }
+
+
+def _is_local(settings: SinkSettings) -> bool:
+    return settings.spark_master.startswith("local")
+
+
+def _cluster(settings: SinkSettings) -> dict[str, str]:
+    """Give the settings of a driver whose executors are elsewhere: where they reach it, through a firewall if need be."""
+    given = {
+        "spark.driver.host": settings.spark_driver_host,
+        "spark.driver.port": settings.spark_driver_port,
+        "spark.blockManager.port": settings.spark_block_manager_port,
+    }
+    return {
+        **{key: str(value) for key, value in given.items() if value is not None},
+        "spark.executor.memory": settings.spark_executor_memory,
+        # A name that others know may be that of no interface here.
+        **({"spark.driver.bindAddress": "0.0.0.0"} if settings.spark_driver_host else {}),  # noqa: S104 - executors come from outside
     }
 
 
@@ -144,3 +166,33 @@ def _require_same_version(spark: SparkSession) -> None:
     (theirs,) = spark.sparkContext.parallelize([0], 1).map(lambda _: metadata.version("tidegate")).collect()
     if theirs != ours:
         raise SettingsError(f"the executors run tidegate {theirs}, the driver {ours}; install the same wheel")
+
+
+def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
+    """Look whether executors see the folder that tables are in: otherwise they write files that nobody finds."""
+    if _is_local(settings) or settings.sink not in {"iceberg", "delta"}:
+        return
+    if settings.sink == "iceberg" and settings.catalog_properties:
+        return
+    folder = settings.warehouse.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / f".tidegate-{uuid4().hex}"
+    mark.touch()
+    try:
+        name = str(mark)
+        tasks = 4 * spark.sparkContext.defaultParallelism  # more than slots, so that each executor gets some
+        blind = (
+            spark.sparkContext.parallelize(range(tasks), tasks)
+            .map(lambda _: (socket.gethostname(), os.path.exists(name)))  # noqa: PTH110 - runs before anything of ours is imported there
+            .filter(lambda found: not found[1])
+            .map(lambda found: found[0])
+            .distinct()
+            .collect()
+        )
+    finally:
+        mark.unlink()
+    if blind:
+        raise SettingsError(
+            f"executors on {', '.join(sorted(blind))} do not see the warehouse {folder}: mount it there under the same "
+            "path, or keep tables in an object store (TIDEGATE_CATALOG_PROPERTIES)"
+        )

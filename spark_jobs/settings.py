@@ -27,6 +27,19 @@ class SinkSettings(KafkaSettings):
     spark_master: str = "local[*]"
     spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
     spark_driver_memory: str = "2g"
+    spark_executor_memory: str = Field(default="1g", description="Memory of each executor on a cluster.")
+    spark_driver_host: str | None = Field(
+        default=None, description="Address under which the executors of a cluster reach the driver."
+    )
+    spark_driver_port: int | None = Field(
+        default=None, ge=1024, le=65535, description="Port of the driver; left out, any."
+    )
+    spark_block_manager_port: int | None = Field(
+        default=None,
+        ge=1024,
+        le=65535,
+        description="Port of block managers, the driver's too; left out, any.",
+    )
     spark_ui: bool = False
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from types import FrameType
 
 import httpx
@@ -35,6 +35,7 @@ _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 
 _CAUSE = "Caused by: "
 _LONGEST_BACKOFF_SECONDS = 30.0
+_HEARTBEAT_SECONDS = 10.0
 
 
 class SparkGone(Unavailable):
@@ -58,6 +59,10 @@ class StreamThread(InheritableThread):
         )
         self._control = RegistryControl(registry, contract_id, stopping)
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
+
+    def beat(self) -> None:
+        """Tell the gateway that the stream lives, whether it has records or not."""
+        self._control.beat()
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
@@ -167,7 +172,7 @@ def run_streams(
     """
     stopping = Event()
     threads = [StreamThread(job, contract_id, registry, stopping) for contract_id in contract_ids]
-    with _stop_on_signal(stopping) as received:
+    with _stop_on_signal(stopping) as received, _heartbeat(threads):
         for thread in threads:
             thread.start()
         _wait_for(threads, lambda: all(thread.running.is_set() for thread in threads))
@@ -178,6 +183,26 @@ def run_streams(
     if failures:
         raise max(failures, key=_weight)
     return received[0] if received else None
+
+
+@contextmanager
+def _heartbeat(threads: Sequence[StreamThread]) -> Iterator[None]:
+    """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts."""
+    ended = Event()
+
+    def beat() -> None:
+        while not ended.wait(_HEARTBEAT_SECONDS):
+            for thread in threads:
+                if thread.is_alive() and thread.running.is_set():
+                    thread.beat()
+
+    beating = Thread(target=beat, name="heartbeat", daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
 
 
 def _wait_for(threads: Sequence[StreamThread], is_enough: Callable[[], bool]) -> None:

@@ -76,6 +76,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_CONTRACT}/versions/{{version}}/promotion"): _VIEW_CONTRACT,
     ("POST", f"{_STREAM}/trips"): _PRODUCE,  # as the reports of its batches
     ("POST", f"{_STREAM}/events"): _PRODUCE,
+    ("POST", f"{_STREAM}/heartbeat"): _PRODUCE,
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,

@@ -227,3 +227,15 @@ def report_event(
     is_new = factory.stream_controls().tell(stream, event, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return EventReceipt(stream=event.stream, kind=event.kind)
+
+
+@router.post(
+    "/{stream}/heartbeat",
+    operation_id="report_heartbeat",
+    summary="Say that a stream's job lives",
+    status_code=HTTPStatus.NO_CONTENT,
+    responses=responses(403, 404, 503),
+)
+def report_heartbeat(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> None:
+    """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds."""
+    factory.stream_controls().beat(stream, principal)

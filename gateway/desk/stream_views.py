@@ -16,6 +16,8 @@ from gateway.services.streams import RefusalBucket, SparkBucket, StreamReader, S
 
 SILENT_AFTER = timedelta(minutes=2)
 """A stream with records waiting that has reported nothing for so long is silent."""
+GONE_AFTER = timedelta(seconds=45)
+"""A job that has not said for so long that it lives is gone: it says so every ten seconds."""
 SPARK_WIDTH = 144
 SPARK_HEIGHT = 24
 MOST_BATCHES = 12
@@ -180,14 +182,33 @@ def _state(summary: StreamSummary, now: datetime) -> State:
     if told.condition is Condition.STOPPED:
         return State("stopped", "Stopped", told.reason or "its job has stopped or failed")
     is_late = now - summary.last_committed_at > SILENT_AFTER
+    is_gone = told.condition is Condition.RUNNING and _is_gone(summary, now)
+    if is_gone or (is_late and summary.lag_records):
+        detail = (
+            "its job says no more that it lives"
+            if is_gone
+            else "records were waiting at the last report, and none has come since"
+        )
+        return State("silent", "Silent", detail)
     last: SparkBucket | None = summary.sparkline[-1] if summary.sparkline else None
-    if is_late and summary.lag_records:
-        return State("silent", "Silent", "records were waiting at the last report, and none has come since")
     if last is not None and last.refused:
         return State("refusing", "Refusing", "records were refused in the last 30 minutes")
     if is_late:
-        return State("quiet", "Quiet", "everything was read at the last report, and nothing has come since")
+        return _quiet(summary)
     return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+
+
+def _quiet(summary: StreamSummary) -> State:
+    if summary.condition.condition is Condition.ENDED:
+        return State("quiet", "Ended", "its job was ended, or had read everything")
+    if summary.seen_at is not None:
+        return State("quiet", "Idle", "its job runs, and nothing has come since the last report")
+    return State("quiet", "Quiet", "everything was read at the last report, and nothing has come since")
+
+
+def _is_gone(summary: StreamSummary, now: datetime) -> bool:
+    """Whether a job that used to say that it lives does so no more; of one that never did nothing is known."""
+    return summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER
 
 
 def _share(part: int, whole: int) -> float | None:

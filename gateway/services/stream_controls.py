@@ -123,6 +123,16 @@ class StreamControls:
             self._announce(event)
         return is_new
 
+    def beat(self, stream: str, by: Principal = ANONYMOUS) -> None:
+        """Take note that the job of a stream lives. Raises NotFoundError and Forbidden as `trip` does."""
+        at = self._now()
+
+        def work(stores: Stores) -> None:
+            _told_by(stores, stream, by)
+            stores.controls.beat(stream, at)
+
+        self._database.write(work)
+
 
 def _require_same(stream: str, told: str) -> None:
     if stream != told:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -41,6 +42,7 @@ class StreamFacts:
     rules: Sequence[RuleSum] = ()
     step_milliseconds: dict[str, int] | None = None
     shadow: ShadowFindings | None = None
+    seen_at: datetime | None = None
 
 
 class StreamMetrics(Collector):
@@ -63,6 +65,7 @@ class StreamMetrics(Collector):
 
 def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
     controls, events = stores.controls.all(), stores.controls.last_events()
+    heartbeats = stores.controls.heartbeats()
     facts = {}
     for sums in stores.reports.sums():
         stream, last = sums.stream, stores.reports.last_report(sums.stream)
@@ -76,12 +79,13 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
                 stores.sums.rules(stream),
                 stores.sums.milliseconds(stream),
                 _shadow(stores, controls.get(stream)),
+                heartbeats.get(stream),
             )
-    for stream in controls.keys() | events.keys():
+    for stream in controls.keys() | events.keys() | heartbeats.keys():
         topic = stores.contracts.topic_of(stream)
         if stream not in facts and topic is not None and by.sees(subject_of(topic)):
             control = controls.get(stream, StreamControl(stream=stream))
-            facts[stream] = StreamFacts(stream, control, events.get(stream))
+            facts[stream] = StreamFacts(stream, control, events.get(stream), seen_at=heartbeats.get(stream))
     return [facts[stream] for stream in sorted(facts)]
 
 
@@ -92,13 +96,19 @@ def _states(facts: Sequence[StreamFacts]) -> Iterator[Metric]:
     stopped = GaugeMetricFamily(
         "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", labels=["stream"]
     )
+    seen = GaugeMetricFamily(
+        "tidegate_stream_heartbeat_timestamp_seconds",
+        "When the job of a stream said last that it lives, in seconds since 1970 UTC.",
+        labels=["stream"],
+    )
     for each in facts:
+        if each.seen_at is not None:
+            seen.add_metric([each.stream], each.seen_at.timestamp())
         paused.add_metric([each.stream], float(each.control.is_paused))
         committed_at = each.last.committed_at if each.last else None
         condition = condition_of(StreamControl(stream=each.stream), each.event, committed_at).condition
         stopped.add_metric([each.stream], float(condition is Condition.STOPPED))
-    yield paused
-    yield stopped
+    yield from (paused, stopped, seen)
 
 
 def _shadow(stores: Stores, control: StreamControl | None) -> ShadowFindings | None:

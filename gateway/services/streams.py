@@ -60,7 +60,8 @@ class StreamSummary:
 
     `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last
     started. Rates are records a second: over the minute that ends now, and since `started_at` up to the last commit.
-    `sparkline` covers the last 24 hours, oldest first. Instants are UTC.
+    `seen_at` is when its job said last that it lives, None if it never did. `sparkline` covers the last 24 hours, oldest
+    first. Instants are UTC.
     """
 
     stream: str
@@ -78,6 +79,7 @@ class StreamSummary:
     records_per_second_since_start: float
     lag_records: int | None
     condition: StreamCondition
+    seen_at: datetime | None
     totals: StreamTotals
     last_batch: BatchReport
     sparkline: tuple[SparkBucket, ...]
@@ -267,6 +269,7 @@ def _summary(stores: Stores, sums: StreamSums, now: datetime) -> StreamSummary:
             stores.controls.last_events([sums.stream]).get(sums.stream),
             last.committed_at,
         ),
+        seen_at=stores.controls.heartbeat(sums.stream),
         totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
         last_batch=last,
         sparkline=_sparkline(stores, sums.stream, now),

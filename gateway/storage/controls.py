@@ -41,6 +41,15 @@ class EventRow(Table):
     document: Mapped[str] = mapped_column(Text)
 
 
+class HeartbeatRow(Table):
+    """When a stream's job said last that it lives."""
+
+    __tablename__ = "stream_heartbeats"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    at: Mapped[datetime] = mapped_column(Instant)
+
+
 class ControlStore:
     """Controls of streams and what their jobs told, as `stores.controls`."""
 
@@ -60,6 +69,19 @@ class ControlStore:
     def put(self, control: StreamControl) -> None:
         """Keep what holds for a stream now."""
         self._session.merge(ControlRow(stream=control.stream, control=control.model_dump_json()))
+
+    def beat(self, stream: str, at: datetime) -> None:
+        """Keep that a stream's job lives."""
+        self._session.merge(HeartbeatRow(stream=stream, at=at))
+
+    def heartbeats(self) -> dict[str, datetime]:
+        """Give when the job of each stream said last that it lives."""
+        return {row.stream: row.at for row in self._session.scalars(select(HeartbeatRow))}
+
+    def heartbeat(self, stream: str) -> datetime | None:
+        """Give when the job of one stream said so last; None if it never did."""
+        row = self._session.get(HeartbeatRow, stream)
+        return None if row is None else row.at
 
     def is_told(self, told: UUID) -> bool:
         """Whether an event or trip was told before."""

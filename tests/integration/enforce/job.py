@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = 300.0
 Publish = Callable[[dict[str, object]], None]
 
 

@@ -118,6 +118,27 @@ def test_a_stream_that_the_gateway_does_not_know_runs(line: CuttableLine) -> Non
     assert not control_over(line, stream="unknown").current().is_paused
 
 
+def test_it_says_that_it_lives_and_minds_nobody_who_does_not_hear(
+    line: CuttableLine, factory: Factory
+) -> None:
+    control = control_over(line)
+
+    def heartbeat() -> datetime | None:
+        return factory.database.read(lambda stores: stores.controls.heartbeat(STREAM))
+
+    control.beat()
+    first = heartbeat()
+    assert first is not None
+    line.is_cut = True
+    control.beat()
+    assert heartbeat() == first
+    line.is_cut = False
+    control.beat()
+    last = heartbeat()
+    assert last is not None
+    assert last > first
+
+
 def test_it_waits_until_somebody_resumes(line: CuttableLine, factory: Factory) -> None:
     controls = factory.stream_controls()
     stopping = ImpatientStop(

@@ -1,0 +1,73 @@
+"""Whether the job of a stream lives: an idle stream is told from one whose job is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
+
+from contracts.control import StreamEvent
+from contracts.report import BatchReport
+from gateway.desk.stream_views import stream_rows
+from gateway.factory import Factory
+from gateway.services.stream_controls import StreamControls
+from gateway.services.streams import StreamReader
+
+MakeContract = Callable[..., bytes]
+MakeReport = Callable[..., BatchReport]
+STREAM = "hospital.admissions"
+NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def reported(factory: Factory, make_contract: MakeContract, make_report: MakeReport) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    factory.report_book().record(STREAM, make_report(1, committed_at=NOON, lag_records=0))
+
+
+def beat(factory: Factory, at: datetime) -> None:
+    StreamControls(factory.database, lambda: at).beat(STREAM)
+
+
+def state(factory: Factory, now: datetime) -> str:
+    (row,) = stream_rows(StreamReader(factory.database, lambda: now), now)
+    return row.state.label
+
+
+def test_an_idle_stream_is_told_from_one_whose_job_is_gone(factory: Factory) -> None:
+    assert state(factory, LATER) == "Quiet"  # its job never said that it lives: nothing is known
+    beat(factory, LATER)
+    assert state(factory, LATER + timedelta(seconds=30)) == "Idle"
+    assert state(factory, LATER + timedelta(seconds=50)) == "Silent"
+    beat(factory, LATER + timedelta(seconds=51))
+    assert state(factory, LATER + timedelta(seconds=52)) == "Idle"
+
+
+def test_a_stream_that_was_ended_or_paused_is_not_silent(factory: Factory) -> None:
+    beat(factory, LATER)
+    later = LATER + timedelta(hours=1)
+    event = {"id": uuid4(), "stream": STREAM, "kind": "ended", "at": LATER + timedelta(seconds=1)}
+    factory.stream_controls().tell(STREAM, StreamEvent.model_validate(event))
+    assert state(factory, later) == "Ended"
+    factory.stream_controls().pause(STREAM, None)
+    assert state(factory, later) == "Paused"
+
+
+def test_a_heartbeat_over_http_is_in_the_metrics_and_on_the_page(client: Any) -> None:
+    path = f"/api/v1/streams/{STREAM}/heartbeat"
+    before = datetime.now(UTC).timestamp()
+    assert client.request("POST", path).status_code == 204
+    assert client.request("POST", "/api/v1/streams/unknown/heartbeat").status_code == 404
+    (seen,) = (
+        sample.value
+        for family in prometheus_text(client.get("/metrics").text)
+        for sample in family.samples
+        if sample.name == "tidegate_stream_heartbeat_timestamp_seconds"
+    )
+    assert seen >= before
+    assert "Idle" in client.get(f"/desk/streams/{STREAM}").text
