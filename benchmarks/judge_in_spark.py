@@ -81,8 +81,10 @@ def main() -> None:
             Figure.of("judge_over_identity", rates["judge"], unit, rates["identity"]),
             Figure.of("judge_over_from_json", rates["judge"], unit, rates["from_json"]),
             Figure.of("judge_over_python_udf", rates["judge"], unit, rates["python udf"]),
-            Figure.of("judge_typed_over_identity", rates["typed in the worker"], unit, rates["identity"]),
-            Figure.of("judge_typed_returned_over_identity", rates["typed"], unit, rates["identity"]),
+            Figure.of(
+                "judge_typed_in_worker_over_identity", rates["typed in the worker"], unit, rates["identity"]
+            ),
+            Figure.of("judge_typed_over_identity", rates["typed"], unit, rates["identity"]),
             Figure.of("judge_over_untouched", rates["judge"], unit, rates["untouched"]),
         ],
         arguments.out,
