@@ -204,6 +204,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
     return {
         "TIDEGATE_POSTGRESQL_URL": url.get_secret_value() if url else "",
         "TIDEGATE_WRITE_MODE": line.settings.write_mode,
+        "TIDEGATE_MERGE_MODE": line.settings.merge_mode,
         "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
         "TIDEGATE_REGISTRY_URL": registry_url,
         "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from contracts.errors import StreamStopped, Unavailable
-from spark_jobs.sinks.postgresql_rows import CopyTarget, read_key
+from contracts.errors import Unavailable
+from spark_jobs.sinks.postgresql_rows import CopyTarget
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import Record, claimed, plan_of, publish, stage, stage_at
 
@@ -103,16 +103,6 @@ def test_bytes_come_back_as_they_were(url: str, make_table: Callable[[], Postgre
     assert rows(url, "SELECT b FROM hospital.admissions") == [(b"\x00\xff\\",)]
 
 
-def test_a_character_that_no_text_of_postgresql_holds_names_its_record(
-    make_table: Callable[[], PostgresqlTable],
-) -> None:
-    table, plan = make_table(), plan_of()
-    claimed(table, plan)
-    names = stage(table, plan, [Record({"id": "a"}, 3), Record({"id": "a\0b"}, 4)])
-    with pytest.raises(StreamStopped, match="partition 0, offset 4: column id has a character NUL"):
-        table.stage(names)
-
-
 def test_a_server_that_is_away_is_no_mistake_of_the_worker(make_table: Callable[[], PostgresqlTable]) -> None:
     plan = plan_of()
     away = CopyTarget("postgresql://127.0.0.1:1/none", "x", plan.columns, "adm", "c")
@@ -125,26 +115,3 @@ def test_a_task_without_rows_stages_nothing(make_table: Callable[[], PostgresqlT
     table, plan = make_table(), plan_of()
     claimed(table, plan)
     assert stage(table, plan, []) == []
-
-
-@pytest.mark.parametrize(
-    ("key", "names", "wanted"),
-    [
-        (b"a-1", ("id",), {"id": "a-1"}),
-        (b'"a-1"', ("id",), {"id": "a-1"}),
-        (b"17", ("id",), {"id": "17"}),
-        (b'{"id": 17, "more": 1}', ("id",), {"id": "17"}),
-        (b'{"id": "a", "ward": 2}', ("id", "ward"), {"id": "a", "ward": "2"}),
-        (b'{"id": "a"}', ("id", "ward"), None),
-        (b'{"id": null}', ("id",), None),
-        (b'{"id": [1]}', ("id",), None),
-        (b"a", ("id", "ward"), None),
-        (b"\xff", ("id",), None),
-        (b"", ("id",), None),
-        (None, ("id",), None),
-    ],
-)
-def test_what_a_kafka_key_says_of_the_primary_key(
-    key: bytes | None, names: tuple[str, ...], wanted: dict[str, str] | None
-) -> None:
-    assert read_key(key, names) == wanted
