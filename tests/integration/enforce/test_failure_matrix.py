@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from confluent_kafka.cimpl import AlterConfigOpType, ConfigEntry, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from contracts.errors import Unavailable
