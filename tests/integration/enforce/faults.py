@@ -12,7 +12,7 @@ from tests.integration.enforce.checker import Account, account
 from tests.integration.enforce.line import Line, row
 
 RECORDS = 40
-"""Records of a story; every fourth is refused."""
+"""Records of a story; every fifth is refused, so that each batch refuses some of both partitions."""
 
 Publish = Callable[[dict[str, object]], None]
 StartJob = Callable[..., "subprocess.Popen[bytes]"]
@@ -20,13 +20,13 @@ StartJob = Callable[..., "subprocess.Popen[bytes]"]
 
 
 def fill(line: Line, publish: Publish, records: int = RECORDS) -> None:
-    """Publish the contract and produce records, every fourth of them refused."""
+    """Publish the contract and produce records, every fifth of them refused."""
     if line.settings.write_mode == "upsert":
         line.contracts.plan = line.plan(primary_key=["id"])
         publish(line.document(primary_key=["id"]))
     else:
         publish(line.document())
-    line.produce(*(row(n, 999 if n % 4 == 0 else 1) for n in range(records)))
+    line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(records)))
 
 
 def kill_after(job: StartJob, line: Line, step: Step, times: int = 1, **settings: str) -> None:

@@ -109,7 +109,8 @@ class Line:
         return compile_plan(parse_contract(document, name="test.json", read_schema=None).contract)
 
     def produce(self, *records: Sent) -> None:
-        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "linger.ms": 5})
+        settings = {"bootstrap.servers": self.settings.bootstrap_servers, "linger.ms": 5}
+        producer = Producer({**settings, "message.max.bytes": 100_000_000})  # the topic's own limit decides
         for record in records:
             producer.produce(
                 self.topic,
