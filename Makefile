@@ -9,7 +9,7 @@ ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
 PACKAGES := contracts gateway spark_jobs schemas benchmarks tests
 
-.PHONY: help setup demo test test-full check fuzz bench bench-smoke generate lock clean
+.PHONY: help setup demo test test-full check fuzz chaos bench bench-smoke generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 
 fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
+
+chaos: setup ## Kill the job at random for SECONDS_OF_CHAOS (600), then look at every record; the seed is printed
+	$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS_OF_CHAOS),600) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
 	$(BIN)/python -m benchmarks.run

@@ -31,7 +31,8 @@ from benchmarks.admissions_data import write_parquet
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.rules import RULES, plan_of
 from benchmarks.spark_session import benchmark_session
-from contracts.plan import VERDICT_TYPE, EnforcementPlan
+from contracts.judged import VERDICT_TYPE
+from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
 from spark_jobs.judge import judge_column, verdict_type
 

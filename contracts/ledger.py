@@ -58,6 +58,19 @@ class BatchTotals(BaseModel):
             absent=self.absent + other.absent,
         )
 
+    def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
+        """Give the totals of a table that was merged into, where `self` counts all `staged` records as written.
+
+        `tombstones` of them delete; the table has `growth` rows more than before, or fewer.
+        """
+        return self.model_copy(
+            update={
+                "written": self.written - staged + growth,
+                "superseded": self.superseded + staged - tombstones - growth,
+                "deleted": self.deleted + tombstones,
+            }
+        )
+
     @property
     def offsets(self) -> int:
         """Number of offsets covered."""

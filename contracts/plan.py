@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.acceptance.acceptance import Acceptance
 from contracts.acceptance.compile import compile_acceptance
@@ -21,6 +22,7 @@ from contracts.fingerprint import fingerprint
 from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
+from contracts.judged import VERDICT_TYPE, Verdicts
 from contracts.model import AvroSchema, DataContract, JsonSchema
 from contracts.privacy.masks import Masks, masks_of, privacy_problems
 from contracts.privacy.tokens import MaskKey
@@ -28,14 +30,10 @@ from contracts.record import decode_value
 from contracts.rules.clock import Moments, SetClock
 from contracts.rules.compile import DISPOSITIONS, compile_rules
 from contracts.rules.compiled import RuleSet
+from contracts.table_limits import NO_LIMITS, TableLimits, Unfit, with_keys
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from contracts.wire import Framed, Frames
 from contracts.writers import WriterSchemas
-
-VERDICT_TYPE = pa.struct(
-    [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
-)
-"""`failed` is a bit set, least significant bit of the first byte first, over `EnforcementPlan.slots`; null for none."""
 
 _STAGES: Final = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
 _STAGE_BITS: Final = {stage: 1 << index for index, stage in enumerate(_STAGES)}
@@ -85,12 +83,15 @@ class EnforcementPlan:
         self._reads = _fields_read(rules)
         self._frames = Frames(contract.framing, contract.schema_.type)
         self._now: int | None = None
+        self._limits = NO_LIMITS
         refusal = DISPOSITIONS[contract.on_violation]
         self._dispositions = (*(refusal for _ in _STAGES), *(rule.disposition for rule in rules.rules))
 
-    def __reduce__(self) -> tuple[Any, tuple[str, WriterSchemas | None, int | None, MaskKey | None]]:
+    def __reduce__(
+        self,
+    ) -> tuple[Any, tuple[str, WriterSchemas | None, int | None, MaskKey | None, TableLimits]]:
         document = self.contract.model_dump_json(by_alias=True, exclude_defaults=True)
-        return _rebuilt, (document, self._frames.writers, self._now, self.masks.key)
+        return _rebuilt, (document, self._frames.writers, self._now, self.masks.key, self._limits)
 
     @property
     def needs_writers(self) -> bool:
@@ -114,6 +115,12 @@ class EnforcementPlan:
         plan.__dict__.update(self.__dict__, _now=now)
         return plan
 
+    def for_table(self, limits: TableLimits) -> EnforcementPlan:
+        """Give this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
+        plan = object.__new__(EnforcementPlan)
+        plan.__dict__.update(self.__dict__, _limits=limits)
+        return plan
+
     def judge(
         self, values: pa.Array, moments: Moments | None = None, headers: pa.Array | None = None
     ) -> pa.StructArray:
@@ -125,7 +132,7 @@ class EnforcementPlan:
         Returns VERDICT_TYPE, same length, never null. Never raises on any value, but Unavailable when a record names a
         schema that only a registry which is away can know.
         """
-        verdicts = _Verdicts(len(values), self._dispositions)
+        verdicts = Verdicts(len(values), self._dispositions)
         framed = self._frames.open(values, headers)
         for index, record in self._unsound(framed, self._setting(moments, len(values)), verdicts):
             bits = self._bits(record, framed, index)
@@ -134,22 +141,43 @@ class EnforcementPlan:
         return verdicts.array()
 
     def judge_typed(
-        self, values: pa.Array, moments: Moments | None = None, headers: pa.Array | None = None
+        self,
+        values: pa.Array,
+        moments: Moments | None = None,
+        headers: pa.Array | None = None,
+        keys: pa.Array | None = None,
     ) -> pa.StructArray:
         """Judge as `judge` does, and give the typed columns of the records that are written.
 
         Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for
         a record that is not written. A value that a column cannot hold is a violation of stage column; if the
-        contract has such a record written (on_violation alert), the column is null there.
+        contract has such a record written (on_violation alert), the column is null there. What `for_table` asks for is
+        held likewise, but a record without a primary key is never written. `keys` are the Kafka keys, an array of
+        binary, for tables from which tombstones delete.
         """
-        verdicts = _Verdicts(len(values), self._dispositions)
+        verdicts = Verdicts(len(values), self._dispositions)
         fill = self._fill_by_records if self._typed_acceptance is None else self._fill_by_rows
         framed = self._frames.open(values, headers)
         arrays, refused = fill(framed, verdicts, self._setting(moments, len(values)))
         for index in refused:
             if verdicts.is_written(index):
                 verdicts.add(index, _COLUMN_BIT)
+        if self._limits != NO_LIMITS:
+            arrays = with_keys(
+                self._limits, self._columns, arrays, values, pa.nulls(len(values)) if keys is None else keys
+            )
+            for unfit in self._limits.unfit(self._columns, arrays):
+                self._refuse(unfit, verdicts, arrays)
         return self._with_columns(verdicts, arrays)
+
+    def _refuse(self, unfit: Unfit, verdicts: Verdicts, arrays: list[pa.Array]) -> None:
+        """Add what a table cannot hold to the verdicts of the rows that would be written; it is null there."""
+        least = self._least((unfit,))
+        is_written = ~np.asarray(verdicts.not_written())
+        for index in np.flatnonzero(unfit.is_row & is_written).tolist():
+            verdicts.add(index, _COLUMN_BIT, least)
+        array = arrays[unfit.column]
+        arrays[unfit.column] = pc.if_else(pa.array(unfit.is_row), pa.scalar(None, array.type), array)
 
     def explain(
         self,
@@ -158,11 +186,12 @@ class EnforcementPlan:
         *,
         typed: bool = False,
         moments: Moments | None = None,
+        key: bytes | None = None,
     ) -> Verdict:
         """Judge one record with all its evidence; `header` is its schema header, see `wire.schema_header`.
 
         `judge` gives the same disposition and the same failed slots of the same `moments`, and so does `judge_typed`
-        with `typed`, which adds the values that columns cannot hold.
+        with `typed`, which adds the values that columns cannot hold, and with the Kafka `key`.
         """
         if (at := self._setting(moments, 1)) is not None:
             at(0)
@@ -171,7 +200,26 @@ class EnforcementPlan:
         if typed and disposition.is_written:
             violations += tuple(column.violation for column in self._columns if not column.holds(record))
             disposition = self._disposition_of(violations)
+        if typed and disposition.is_written and self._limits != NO_LIMITS:
+            unfit = self._unfit(value, key, record)
+            violations += tuple(each.violation for each in unfit)
+            disposition = max(self._disposition_of(violations), self._least(unfit))
         return Verdict(disposition, violations)
+
+    def _least(self, unfit: Sequence[Unfit]) -> Disposition:
+        """Say what becomes at least of a record that would only alert: one without a primary key cannot be written."""
+        is_kept_out = DISPOSITIONS[self.contract.on_violation].is_written and any(
+            each.is_of_key for each in unfit
+        )
+        return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
+
+    def _unfit(self, value: bytes | None, key: bytes | None, record: Any) -> list[Unfit]:
+        """Say what a table cannot hold of one record."""
+        rows = TableRows(self._columns)
+        rows.add(record)
+        values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
+        arrays = with_keys(self._limits, self._columns, rows.finish()[0], values, keys)
+        return [each for each in self._limits.unfit(self._columns, arrays) if each.is_row[0]]
 
     def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
         """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""
@@ -192,7 +240,7 @@ class EnforcementPlan:
         clock = self._rules.clock
         return None if clock is None else clock.setting(moments or Moments(), self._now, length)
 
-    def _unsound(self, framed: Framed, at: SetClock | None, verdicts: _Verdicts) -> Iterator[tuple[int, Any]]:
+    def _unsound(self, framed: Framed, at: SetClock | None, verdicts: Verdicts) -> Iterator[tuple[int, Any]]:
         """Give all records but those of which the verdict is known, with their index, the clock set to each."""
         if self._acceptance is None:
             yield from (
@@ -217,7 +265,7 @@ class EnforcementPlan:
                 yield index, record
 
     def _fill_by_rows(
-        self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
+        self, framed: Framed, verdicts: Verdicts, at: SetClock | None
     ) -> tuple[list[pa.Array], list[int]]:
         """Judge, and fill the columns from what was kept of accepted records; of the others, from their records."""
         assert self._typed_acceptance is not None  # noqa: S101 - narrows for the type checker
@@ -239,7 +287,7 @@ class EnforcementPlan:
         return columns.finish(length)
 
     def _fill_by_records(
-        self, framed: Framed, verdicts: _Verdicts, at: SetClock | None
+        self, framed: Framed, verdicts: Verdicts, at: SetClock | None
     ) -> tuple[list[pa.Array], list[int]]:
         """Judge, and fill the columns from the records."""
         rows = TableRows(self._columns)
@@ -300,57 +348,13 @@ class EnforcementPlan:
             default=Disposition.ACCEPTED,
         )
 
-    def _with_columns(self, verdicts: _Verdicts, arrays: list[pa.Array]) -> pa.StructArray:
+    def _with_columns(self, verdicts: Verdicts, arrays: list[pa.Array]) -> pa.StructArray:
         """Put the columns beside the verdicts; null where a record is not written."""
         columns = pa.StructArray.from_arrays(arrays, fields=list(self.columns), mask=verdicts.not_written())
         verdict = verdicts.array()
         return pa.StructArray.from_arrays(
             [verdict.field(0), verdict.field(1), columns],
             fields=[*VERDICT_TYPE, pa.field("columns", columns.type)],
-        )
-
-
-class _Verdicts:
-    """The verdicts of one array of records, most of which are accepted and cost nothing here."""
-
-    def __init__(self, length: int, dispositions: tuple[Disposition, ...]) -> None:
-        self._of_slot = dispositions
-        self._dispositions = bytearray(length)
-        self._failed: dict[int, int] = {}
-        self._of_bits: dict[int, Disposition] = {}
-
-    def __len__(self) -> int:
-        return len(self._dispositions)
-
-    def add(self, index: int, bits: int) -> Disposition:
-        """Add failed slots to the verdict of a record; gives its disposition so far."""
-        bits |= self._failed.get(index, 0)
-        self._failed[index] = bits
-        disposition = self._of_bits.get(bits)
-        if disposition is None:  # records break the same few rules again and again
-            disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
-            self._of_bits[bits] = disposition
-        self._dispositions[index] = disposition
-        return disposition
-
-    def is_written(self, index: int) -> bool:
-        """Whether a record is not kept from the sink."""
-        return self._dispositions[index] <= int(Disposition.ALERTED)
-
-    def not_written(self) -> pa.Array:
-        """Say of each record whether it is kept from the sink."""
-        return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
-
-    def array(self) -> pa.StructArray:
-        """Give VERDICT_TYPE."""
-        failed = pa.nulls(len(self), pa.binary())
-        if self._failed:  # few are: not a list with all the others in it
-            bits = (each.to_bytes((each.bit_length() + 7) // 8, "little") for each in self._failed.values())
-            places = np.full(len(self), len(self._failed))
-            places[list(self._failed)] = np.arange(len(self._failed))
-            failed = pa.array([*bits, None], pa.binary()).take(pa.array(places))
-        return pa.StructArray.from_arrays(
-            [pa.array(np.frombuffer(self._dispositions, np.int8)), failed], fields=list(VERDICT_TYPE)
         )
 
 
@@ -413,9 +417,14 @@ def _compile_format(contract: DataContract) -> PayloadFormat:
 
 
 def _rebuilt(
-    document: str, writers: WriterSchemas | None, now: int | None, mask_key: MaskKey | None
+    document: str,
+    writers: WriterSchemas | None,
+    now: int | None,
+    mask_key: MaskKey | None,
+    limits: TableLimits = NO_LIMITS,
 ) -> EnforcementPlan:
     plan = _recompile(document, mask_key)
+    plan = plan if limits == NO_LIMITS else plan.for_table(limits)
     plan = plan if writers is None else plan.with_writers(writers)
     return plan if now is None else plan.with_now(now)
 

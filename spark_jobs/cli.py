@@ -33,7 +33,10 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         str | None, typer.Option(help="iceberg, delta or postgresql (a table), or kafka (a topic).")
     ] = None,
     write_mode: Annotated[
-        str | None, typer.Option(help="append, or upsert on the primary key (postgresql only).")
+        str | None, typer.Option(help="append, or upsert on the primary key (not kafka).")
+    ] = None,
+    merge_mode: Annotated[
+        str | None, typer.Option(help="copy-on-write or merge-on-read: how iceberg and delta upsert.")
     ] = None,
     warehouse: Annotated[
         Path | None, typer.Option(help="Directory of the Iceberg tables.", envvar="TIDEGATE_WAREHOUSE")
@@ -70,6 +73,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "registry_url": registry,
         "sink": sink,
         "write_mode": write_mode,
+        "merge_mode": merge_mode,
         "warehouse": warehouse,
         "checkpoints": checkpoints,
         "trigger_seconds": trigger_seconds,

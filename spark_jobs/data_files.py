@@ -64,6 +64,9 @@ RESULT_DDL: Final = (
     "value binary, headers string, timestamp_ms bigint, noted binary, rows binary, shadow binary"
 )
 
+DELETED: Final = "_deleted"
+"""Column of rows that wait to be merged: whether a row is a tombstone, which holds the primary key alone."""
+
 _ROW_GROUP_ROWS: Final = 100_000
 
 
@@ -90,8 +93,8 @@ class RowTarget(Protocol):
 class FileTarget:
     """Where and how the accepted rows of one batch are written.
 
-    `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table. File names
-    begin with `location`; `properties` are those of the table's file system.
+    `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table, and DELETED where
+    files are to be merged. File names begin with `location`; `properties` are those of the table's file system.
     """
 
     location: str
@@ -120,7 +123,7 @@ def judge_and_write(
             for batch in batches:
                 headers = schema_headers(plan, batch.column("headers"))
                 moments = Moments(records=batch.column("timestamp"))
-                judged = plan.judge_typed(batch.column("value"), moments, headers)
+                judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
                 comparing.add(batch, judged)
                 dispositions = asked.refuse(np.asarray(judged.field(0)), batch)
                 failed = judged.field(1)
@@ -192,6 +195,8 @@ class DataFile:
             fields=list(target.schema.field("_source").type),
         )
         arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), count)]
+        if DELETED in target.schema.names:
+            arrays.append(pc.is_null(batch.column("value")))
         rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
         if is_written is not None:
             rows = rows.filter(is_written)

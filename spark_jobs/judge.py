@@ -17,7 +17,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from contracts.errors import Unavailable
-from contracts.plan import VERDICT_TYPE, EnforcementPlan
+from contracts.judged import VERDICT_TYPE
+from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER

@@ -73,7 +73,7 @@ def refused_records(
     for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
         header = schema_header([(each["key"], each["value"]) for each in headers or ()])
         moments = Moments(records=pa.array([timestamp_ms], pa.timestamp("ms"))) if to.plan.asks_now else None
-        verdict = to.plan.explain(value, header, typed=True, moments=moments)
+        verdict = to.plan.explain(value, header, typed=True, moments=moments, key=key)
         batch_end = None
         refusal = next((each for each in refusals if each.covers(partition, offset)), None)
         if refusal is not None and verdict.disposition.is_written:

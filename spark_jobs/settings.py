@@ -10,6 +10,8 @@ from pydantic_settings import SettingsConfigDict
 
 from contracts.kafka_connection import KafkaConnection, KafkaSettings
 
+MergeMode = Literal["copy-on-write", "merge-on-read"]
+
 
 class SinkSettings(KafkaSettings):
     """Where records come from and go to, and with what Spark; by option or by variable (prefix TIDEGATE_)."""
@@ -79,7 +81,11 @@ class JobSettings(SinkSettings):
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
     write_mode: Literal["append", "upsert"] = Field(
         default="append",
-        description="upsert: the newest record of each primary key is the row (PostgreSQL sink).",
+        description="upsert: the newest record of each primary key is the row (not with the Kafka sink).",
+    )
+    merge_mode: MergeMode = Field(
+        default="copy-on-write",
+        description="How Iceberg and Delta upsert: rewrite the files of changed rows, or note which rows are gone.",
     )
     trigger_seconds: float = Field(default=0.5, ge=0, description="Pause between looks for new records.")
     max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
@@ -106,6 +112,6 @@ class JobSettings(SinkSettings):
 
     @model_validator(mode="after")
     def _can_upsert(self) -> Self:
-        if self.write_mode == "upsert" and self.sink != "postgresql":
-            raise ValueError("write-mode upsert is for sink postgresql; the others append")
+        if self.write_mode == "upsert" and self.sink == "kafka":
+            raise ValueError("write-mode upsert is for tables; a topic is appended to")
         return self

@@ -10,7 +10,10 @@ from typing import Protocol
 
 
 class Step(StrEnum):
-    """The steps of a start (claim to scan) and of a batch (contract to publish), in order."""
+    """The steps of a start (claim to scan) and of a batch (contract to publish), in order.
+
+    A slot's transaction is a part of quarantine, and committed is told when all is over: neither is timed.
+    """
 
     CLAIM = "claim"
     FENCE = "fence"
@@ -19,6 +22,7 @@ class Step(StrEnum):
     CONTRACT = "contract"
     JUDGE = "judge"
     DECIDE = "decide"
+    SLOT = "slot"
     QUARANTINE = "quarantine"
     STAGE = "stage"
     PUBLISH = "publish"
@@ -44,6 +48,10 @@ class Stopwatch:
         self._stream = stream
         self._observer = observer
         self.milliseconds: dict[str, int] = {}
+
+    def tell(self, step: Step) -> None:
+        """Tell the observer of a step that is not timed."""
+        self._observer(self._stream, step)
 
     @contextmanager
     def __call__(self, step: Step) -> Iterator[None]:

@@ -378,11 +378,14 @@ def _require_source(topics: Topics, plan: EnforcementPlan) -> Topic:
 
 def _open_sink(job: Job, contract_id: str, source: Topic) -> Sink:
     quarantine = _output(job.topics, quarantine_topic(source.name), source)
+    merge_mode = job.settings.merge_mode if job.settings.write_mode == "upsert" else None
     if job.settings.sink == "iceberg":
-        return StagedSink(job.settings, LedgerTable(job.spark, table_name(contract_id)), quarantine)
+        return StagedSink(
+            job.settings, LedgerTable(job.spark, table_name(contract_id), merge_mode), quarantine
+        )
     if job.settings.sink == "delta":
-        table = DeltaTable(job.spark, table_location(job.settings.warehouse, contract_id))
-        return StagedSink(job.settings, table, quarantine)
+        location = table_location(job.settings.warehouse, contract_id)
+        return StagedSink(job.settings, DeltaTable(job.spark, location, merge_mode), quarantine)
     if job.settings.sink == "postgresql":
         return StagedSink(job.settings, PostgresqlTable(job.settings, contract_id), quarantine)
     accepted = _output(job.topics, accepted_topic(source.name), source)

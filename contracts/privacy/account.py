@@ -132,6 +132,8 @@ class Teller:
         column = self._columns[violation.code]
         is_guarded = self._sight.hides(_steps(record, column.path))
         sentence = plain_sentence(violation)
+        if violation.message != column.violation.message:  # what its table cannot hold; the type could
+            return Told(violation, sentence)
         if not is_guarded and not isinstance(record, Violation):
             value = read(record, column.path)
             if value is not None:

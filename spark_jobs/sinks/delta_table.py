@@ -2,11 +2,13 @@
 
 The workers write data files that no commit names. `publish` commits them together with the ledger, as the metadata of
 the domain `tidegate.ledger`: Delta lets a transaction through only if no other has changed that domain since the snapshot
-that was compared. The log's checkpoints keep it, however old it is.
+that was compared. The log's checkpoints keep it, however old it is. Rows that are merged are another commit of the same
+kind (`spark_jobs.sinks.delta_merge`).
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -25,9 +27,21 @@ from pyspark.sql.types import StructType
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger, Position
 from contracts.plan import EnforcementPlan
-from spark_jobs.data_files import FileTarget
+from contracts.table_limits import NO_LIMITS, TableLimits
+from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
+from spark_jobs.settings import MergeMode
+from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
+from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
+from spark_jobs.sinks.merging import (
+    PRIMARY_KEY_PROPERTY,
+    Merging,
+    merge_limits,
+    require_appended,
+    require_key,
+    require_mode,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,9 +50,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-LEDGER_DOMAIN: Final = "tidegate.ledger"
 _CREATE_ATTEMPTS: Final = 3
-_COMMITS_LOOKED_AT: Final = 20
 _BOUNDED: Final = (int, date)
 """Types whose bounds are written to the log: they are exact there. Long texts, times and NaN are not."""
 
@@ -54,7 +66,10 @@ class DeltaTable:
 
     kind = "delta"
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
+    def __init__(self, spark: SparkSession, location: str, merge_mode: MergeMode | None = None) -> None:
+        """Open a table; with a merge mode its rows are merged on the contract's primary key, else appended."""
+        self._merge_mode = merge_mode
+        self._merge: DeltaMerge | None = None
         self.name = location.removeprefix("file://")
         self._location = location
         self._spark = spark
@@ -69,17 +84,27 @@ class DeltaTable:
         return str(self._snapshot().metadata().id())
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
+        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
 
-        Raises StreamStopped when the existing table is not ours, is partitioned, or has a column of another type.
+        Raises StreamStopped when the existing table is not ours, is partitioned, has a column of a type that cannot become
+        the contract's, or rows that are not told apart as the contract says.
         """
+        require_mode(plan, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
+        key = plan.contract.primary_key
+        if self._merge_mode is not None:
+            merging = Merging(key, tuple(field.name for field in wanted))
+            self._merge = DeltaMerge(self._spark, self._location, merging)
         for _ in range(_CREATE_ATTEMPTS):
             transaction = self._log().startTransaction()
-            changed = (
-                _created(wanted) if transaction.readVersion() < 0 else self._widened(transaction, wanted)
-            )
-            if changed is None:
+            is_new = transaction.readVersion() < 0
+            definition = _created(wanted) if is_new else json.loads(transaction.metadata().json())
+            changed = copy.deepcopy(definition)
+            if not is_new:
+                self._require_ours(definition)
+                self._add_columns(changed["metaData"], wanted)
+            self._follow_key(changed["metaData"]["configuration"], key, transaction)
+            if changed == definition and not is_new:
                 return
             try:
                 transaction.updateMetadata(self._action(changed), False)
@@ -92,12 +117,13 @@ class DeltaTable:
 
     def read(self) -> Ledger | None:
         """Read the ledger as it is now; None when nobody has claimed the table yet."""
-        text = self._ledger_text(self._snapshot())
-        return Ledger.parse(text) if text is not None else None
+        return read_ledger(self._location, self._snapshot(), self._jvm)
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
         """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
+        if self._merge_mode is not None:
+            fields.append(pa.field(DELETED, pa.bool_()))
         return FileTarget(
             location=f"{self._location}/{name}-{uuid4().hex[:8]}",
             schema=pa.schema(fields),
@@ -106,6 +132,10 @@ class DeltaTable:
             compression="zstd",
             properties={},
         )
+
+    def limits(self, plan: EnforcementPlan) -> TableLimits:
+        """Say what the table asks of its rows."""
+        return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str]) -> str:
         """Nothing to do: a file that no commit names is not there."""
@@ -118,30 +148,60 @@ class DeltaTable:
         ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
         """
         files = json.loads(mark)
-        added = [self._added(name) for name in files]
+        if files and self._merge is not None and held is not None:
+            return self._publish_merged(self._merge, files, held, new)
+        return self._publish_added([self._added(name) for name in files], held, new)
+
+    def _publish_merged(
+        self, merge: DeltaMerge, files: Sequence[str], held: Ledger, new: Ledger
+    ) -> Ledger | None:
+        """Merge the rows, in one commit with the ledger; then write the ledger where the log's checkpoints keep it."""
+        self._require_held(self._snapshot(), held)
+        told = merge.told(files, held, new)
+        failure: Exception | None = None
+        try:
+            merge.commit(files, told)
+        except (Py4JError, PySparkException) as error:
+            failure = error
+        found = self.read()
+        if found is None or (found.epoch, found.n, found.instance) != (new.epoch, new.n, new.instance):
+            self._require_held(self._snapshot(), held)
+            self._require_overtaken(failure)
+            return None
+        # What others change meanwhile does not matter: the merge has landed, and its commit says so until this one does.
+        while self._publish_added([], found, found) is None:
+            log.info("table_changed_meanwhile", table=self.name)
+        return found
+
+    def _publish_added(
+        self, added: Sequence[dict[str, Any]], held: Ledger | None, new: Ledger
+    ) -> Ledger | None:
         transaction = self._log().startTransaction()
-        self._require_held(
-            transaction.snapshot(), held
-        )  # and what lands from here on is a conflict of domains
+        # What lands from here on is a conflict of domains.
+        self._require_held(transaction.snapshot(), held)
         changes = {"domain": LEDGER_DOMAIN, "configuration": new.text, "removed": False}
-        # Claims and batches count up by one each, so that two successors of one ledger have the same version.
         version = {"appId": new.name, "version": new.epoch + new.n, "lastUpdated": _now_ms()}
         actions = [*added, {"txn": version}, {"domainMetadata": changes}]
         try:
             transaction.commit(self._actions(actions), self._operation(new.text))
         except (Py4JError, PySparkException) as error:
             # The outcome may be unknown; the ledger says what it was.
-            found = self._snapshot()
-            if self._ledger_text(found) == new.text:
+            if self.read() == new:
                 return new
-            self._require_held(found, held)
-            if "Concurrent" in _kind(error) or "MetadataChanged" in _kind(error):
-                return None
-            raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
+            self._require_held(self._snapshot(), held)
+            self._require_overtaken(error)
+            return None
         return new
 
+    def _require_overtaken(self, error: Exception | None) -> None:
+        """Raise Unavailable unless a commit failed because somebody else has changed the table: then another may do."""
+        if error is not None and "Concurrent" not in _kind(error) and "MetadataChanged" not in _kind(error):
+            raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
+
     def tidy(self, files: Sequence[str]) -> None:
-        """Nothing is left: the files themselves are the table's."""
+        """Delete published files whose rows were merged; else the files themselves are the table's."""
+        if self._merge is not None:
+            self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:
         """Delete data files that no commit names; VACUUM takes away one that stays behind."""
@@ -158,58 +218,48 @@ class DeltaTable:
         for batch in rows.select("_source.partition", "_source.offset").toArrow().to_batches():
             yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 
-    def _widened(self, transaction: Any, wanted: StructType) -> dict[str, Any] | None:
-        """Give the definition with all columns; None when it has them."""
-        definition: dict[str, Any] = json.loads(transaction.metadata().json())
+    def _require_ours(self, definition: dict[str, Any]) -> None:
         metadata = definition["metaData"]
-        schema = StructType.fromJson(json.loads(metadata["schemaString"]))
-        existing = {field.name: field for field in schema}
-        if "_source" not in existing:
+        if "_source" not in StructType.fromJson(json.loads(metadata["schemaString"])).fieldNames():
             raise StreamStopped(f"{self.name} exists and is not a table of this stream (no column _source)")
         if metadata["partitionColumns"]:
             raise StreamStopped(
                 f"{self.name} is partitioned, and the job writes tables that are not; use clustering"
             )
+
+    def _add_columns(self, metadata: dict[str, Any], wanted: StructType) -> None:
+        """Give a definition all columns. Those that are too narrow are changed by Delta itself, which notes since when."""
+        schema = StructType.fromJson(json.loads(metadata["schemaString"]))
+        existing = {field.name: field.dataType for field in schema}
         for field in wanted:
-            found = existing.get(field.name)
-            if found is None:
+            if field.name not in existing:
                 schema = schema.add(field)
-            elif found.dataType != field.dataType:
-                raise StreamStopped(
-                    f"{self.name}: column {field.name} is {found.dataType.simpleString()}, the contract says "
-                    f"{field.dataType.simpleString()}; give the column another name in the contract, or alter the table"
+            elif existing[field.name] != field.dataType:
+                found, type_name = existing[field.name].simpleString(), field.dataType.simpleString()
+                if not is_wider(type_name, found):
+                    raise cannot_follow(self.name, field.name, found, type_name)
+                table = f"delta.`{self._location}`"
+                self._spark.sql(
+                    f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
                 )
-        if len(schema) == len(existing):
-            return None
-        metadata["schemaString"] = schema.json()
-        return definition
+                self._spark.sql(f"ALTER TABLE {table} ALTER COLUMN `{field.name}` TYPE {type_name}")
+        if len(schema) > len(existing):
+            metadata["schemaString"] = schema.json()
+
+    def _follow_key(self, configuration: dict[str, str], key: tuple[str, ...], transaction: Any) -> None:
+        """Require that the table's rows are told apart as they will be written, and note it where they are new."""
+        found = configuration.get(PRIMARY_KEY_PROPERTY)
+        if self._merge_mode is None:
+            require_appended(self.name, found)
+            return
+        has_rows = transaction.readVersion() >= 0 and transaction.snapshot().numOfFiles() > 0
+        require_key(self.name, found, key, has_rows=has_rows)
+        configuration[PRIMARY_KEY_PROPERTY] = json.dumps(key)
+        configuration["delta.enableDeletionVectors"] = str(self._merge_mode == "merge-on-read").lower()
 
     def _require_held(self, snapshot: Any, held: Ledger | None) -> None:
-        if self._ledger_text(snapshot) != (held.text if held else None):
+        if read_ledger(self._location, snapshot, self._jvm) != held:
             raise Fenced(f"{self.name}: another instance of this stream holds the ledger now")
-
-    def _ledger_text(self, snapshot: Any) -> str | None:
-        """Find the ledger as of a snapshot: in the newest commits, or else in its state.
-
-        To build the state takes Spark jobs, and the ledger is in the newest commit unless somebody else has written.
-        """
-        io = load_file_io({}, self._location)
-        newest = snapshot.version()
-        for version in range(newest, max(-1, newest - _COMMITS_LOOKED_AT), -1):
-            try:
-                with io.new_input(f"{self._location}/_delta_log/{version:020d}.json").open() as file:
-                    actions = file.read().splitlines()
-            except FileNotFoundError:
-                break  # cleaned up: a checkpoint has it
-            for action in actions:
-                found = json.loads(action).get("domainMetadata")
-                if found is not None and found["domain"] == LEDGER_DOMAIN:
-                    return str(found["configuration"])
-            if version == 0:
-                return None
-        domains = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.domainMetadata())
-        texts = (str(each.configuration()) for each in domains if each.domain() == LEDGER_DOMAIN)
-        return next(texts, None)
 
     def _added(self, name: str) -> dict[str, Any]:
         """Describe a data file as the log wants it. Source: Delta transaction log protocol, "Add File"."""

@@ -2,7 +2,7 @@
 
 Rows are staged on a branch, where no reader looks. `publish` then makes one metadata commit that moves `main` to the
 staged snapshot and replaces the property `tidegate.ledger`; Iceberg lets it through only if the metadata is still the
-one that was compared.
+one that was compared. Rows that are merged are staged likewise: MERGE writes to the branch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.types import (
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -28,9 +29,21 @@ from pyspark.sql.types import (
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
-from spark_jobs.data_files import FileTarget
+from contracts.table_limits import NO_LIMITS, TableLimits
+from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
 from spark_jobs.session import CATALOG
+from spark_jobs.settings import MergeMode
+from spark_jobs.sinks.evolution import cannot_follow, is_wider
+from spark_jobs.sinks.merging import (
+    PRIMARY_KEY_PROPERTY,
+    Merging,
+    count_tombstones,
+    merge_limits,
+    require_appended,
+    require_key,
+    require_mode,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +55,10 @@ BRANCH = "tidegate"
 MAIN = "main"
 _MARK = "tidegate.staged"
 """Key in a snapshot's summary: instances share the branch, so each must know what it staged itself."""
+_TOMBSTONES = "tidegate.tombstones"
+"""The same, of merged snapshots: how many of the staged records were tombstones."""
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
+_MERGED = "spark.merge-into.num-target-rows"
 
 PROVENANCE = StructType(
     [
@@ -91,19 +108,25 @@ class LedgerTable:
 
     kind = "iceberg"
 
-    def __init__(self, spark: SparkSession, name: str) -> None:
+    def __init__(self, spark: SparkSession, name: str, merge_mode: MergeMode | None = None) -> None:
+        """Open a table; with a merge mode its rows are merged on the contract's primary key, else appended."""
         self.name = name
+        self._merge_mode = merge_mode
+        self._merging: Merging | None = None
         self._spark = spark
+        self._merge_session: SparkSession | None = None
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
         jvm = spark._jvm  # noqa: SLF001 - Iceberg's commits have no Python face
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
+        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
 
-        Raises StreamStopped when the existing table is not ours, or has a column of another type.
+        Raises StreamStopped when the existing table is not ours, has a column of a type that cannot become the contract's,
+        or rows that are not told apart as the contract says.
         """
+        require_mode(plan, is_upsert=self._merge_mode is not None)
         wanted = StructType([*column_types(plan).fields, *PROVENANCE.fields])
         namespace = self._quoted.rpartition(".")[0]
         if not self._spark.catalog.tableExists(self._quoted):
@@ -122,11 +145,33 @@ class LedgerTable:
             found = existing.get(field.name)
             if found is None:
                 self._spark.sql(f"ALTER TABLE {self._quoted} ADD COLUMN {_definition(field)}")
-            elif found.dataType.simpleString() != field.dataType.simpleString():
-                raise StreamStopped(
-                    f"{self.name}: column {field.name} is {found.dataType.simpleString()}, the contract says "
-                    f"{field.dataType.simpleString()}; give the column another name in the contract, or alter the table"
-                )
+            else:
+                self._widen(field.name, found.dataType.simpleString(), field.dataType.simpleString())
+        self._follow_key(plan.contract.primary_key)
+        if self._merge_mode is not None:
+            self._merging = Merging(plan.contract.primary_key, tuple(field.name for field in wanted))
+
+    def _widen(self, column: str, found: str, wanted: str) -> None:
+        if found == wanted:
+            return
+        if not is_wider(wanted, found):
+            raise cannot_follow(self.name, column, found, wanted)
+        self._spark.sql(f"ALTER TABLE {self._quoted} ALTER COLUMN `{column}` TYPE {wanted}")
+
+    def _follow_key(self, key: tuple[str, ...]) -> None:
+        """Require that the table's rows are told apart as they will be written, and note it where they are new."""
+        base = self._operations().refresh()
+        found = base.property(PRIMARY_KEY_PROPERTY, None)
+        if self._merge_mode is None:
+            require_appended(self.name, found)
+            return
+        head = base.currentSnapshot()
+        has_rows = head is not None and head.summary().get("total-records") != "0"
+        require_key(self.name, found, key, has_rows=has_rows)
+        properties = {PRIMARY_KEY_PROPERTY: json.dumps(key), "write.merge.mode": self._merge_mode}
+        if any(base.property(name, None) != value for name, value in properties.items()):
+            assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+            self._spark.sql(f"ALTER TABLE {self._quoted} SET TBLPROPERTIES ({assignments})")
 
     def _ensure_namespace(self, namespace: str) -> None:
         try:
@@ -151,17 +196,22 @@ class LedgerTable:
         table = self._load()
         ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
+        of_table = [_with_ids(field, ids[field.name], ids) for field in fields]
         return FileTarget(
             location=str(table.locationProvider().newDataLocation(f"{name}-{uuid4().hex[:8]}")),
-            schema=pa.schema([_with_ids(field, ids[field.name], ids) for field in fields]),
+            schema=pa.schema(of_table if self._merge_mode is None else [*of_table, (DELETED, pa.bool_())]),
             topic=plan.contract.topic,
             contract=contract,
             compression=str(table.properties().getOrDefault("write.parquet.compression-codec", "zstd")),
             properties={str(key): str(value) for key, value in dict(table.io().properties()).items()},
         )
 
+    def limits(self, plan: EnforcementPlan) -> TableLimits:
+        """Say what the table asks of its rows."""
+        return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
+
     def stage(self, files: Sequence[str]) -> str:
-        """Append data files to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
+        """Append or merge data files to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
 
         Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
         and a change of properties alone would be no compare-and-set there.
@@ -169,6 +219,9 @@ class LedgerTable:
         self._align_branch()
         mark = uuid4().hex
         table = self._load()
+        if files and self._merging is not None:
+            self._stage_merged(self._merging, files, mark)
+            return mark
         if files and _arranges(table):
             self._stage_arranged(files, mark)
             return mark
@@ -179,8 +232,8 @@ class LedgerTable:
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows the table has in others, arranged anew."""
-        if files and _arranges(self._load()):
+        """Delete published files whose rows the table has in others, merged or arranged anew."""
+        if files and (self._merging is not None or _arranges(self._load())):
             self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:
@@ -208,11 +261,23 @@ class LedgerTable:
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
         to.option(f"snapshot-property.{_MARK}", mark).append()
 
+    def _stage_merged(self, merging: Merging, files: Sequence[str], mark: str) -> None:
+        """Merge the rows of the files on the branch, in one snapshot."""
+        # A session of its own: MERGE has no options, and takes the properties of its snapshot from the session.
+        session = self._merge_session = self._merge_session or self._spark.newSession()
+        wanted = session.table(self._quoted).schema.add(DELETED, BooleanType())
+        merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
+        properties = {str(key): str(value) for key, value in dict(self._load().io().properties()).items()}
+        session.conf.set(f"{_SNAPSHOT_PROPERTY}.{_MARK}", mark)
+        session.conf.set(f"{_SNAPSHOT_PROPERTY}.{_TOMBSTONES}", str(count_tombstones(files, properties)))
+        session.sql(merging.statement(f"{self._quoted}.`branch_{BRANCH}`", "staged"))
+
     def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
         None when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
-        holds the snapshot of that mark (a fenced instance staged there last): stage again.
+        holds the snapshot of that mark (a fenced instance staged there last): stage again. Of merged rows the ledger's
+        totals say what became of each.
         Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
         """
         operations = self._operations()
@@ -223,10 +288,13 @@ class LedgerTable:
         is_on_top = staged.parentId() == (head.snapshotId() if head is not None else None)
         if not is_on_top or staged.summary().get(_MARK) != mark:
             return None
+        landed = new
+        if self._merging is not None and held is not None:
+            landed = _with_outcome(new, held, dict(staged.summary()))
         changed = (
             self._iceberg.TableMetadata.buildFrom(base)
             .setBranchSnapshot(staged.snapshotId(), MAIN)
-            .setProperties({LEDGER_PROPERTY: new.text})
+            .setProperties({LEDGER_PROPERTY: landed.text})
             .build()
         )
         try:
@@ -234,11 +302,11 @@ class LedgerTable:
         except Py4JError as error:
             # The outcome may be unknown; the ledger says what it was.
             base = operations.refresh()
-            if base.property(LEDGER_PROPERTY, None) == new.text:
-                return new
+            if base.property(LEDGER_PROPERTY, None) == landed.text:
+                return landed
             self._require_held(base, held)
             raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
-        return new
+        return landed
 
     def _require_held(self, metadata: Any, held: Ledger | None) -> None:
         found = metadata.property(LEDGER_PROPERTY, None)
@@ -265,6 +333,16 @@ class LedgerTable:
 
     def _operations(self) -> Any:
         return self._load().operations()
+
+
+def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
+    """Put what a MERGE has counted in its snapshot's summary into the totals, which count all records as written."""
+    if _TOMBSTONES not in summary:  # nothing was staged
+        return new
+    staged = new.totals.written - held.totals.written
+    growth = int(summary[f"{_MERGED}-inserted"]) - int(summary[f"{_MERGED}-deleted"])
+    totals = new.totals.merged(staged, int(summary[_TOMBSTONES]), growth)
+    return new.model_copy(update={"totals": totals})
 
 
 def _arranges(table: Any) -> bool:

@@ -11,7 +11,8 @@ from psycopg import sql
 
 from contracts.errors import Unavailable
 from contracts.ledger import BatchTotals
-from spark_jobs.sinks.postgresql_rows import DELETED, Staged
+from spark_jobs.data_files import DELETED
+from spark_jobs.sinks.postgresql_rows import Staged
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -88,14 +89,8 @@ class Merge:
         assert row is not None, "an aggregate gives one row"  # noqa: S101 - narrows for the type checker
         merged = _Merged(*row)
         _require_all(staged, merged.rows + merged.tombstones)
-        difference = merged.added - merged.removed - merged.rows - merged.tombstones
-        return totals.model_copy(
-            update={
-                "written": totals.written + difference,
-                "superseded": totals.superseded + merged.rows - merged.added + merged.removed,
-                "deleted": totals.deleted + merged.tombstones,
-            }
-        )
+        staged_records = merged.rows + merged.tombstones
+        return totals.merged(staged_records, merged.tombstones, merged.added - merged.removed)
 
     @property
     def constraint(self) -> sql.Composed:

@@ -6,7 +6,6 @@ format, which Arrow makes of whole columns: less than half the time of the binar
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
@@ -16,6 +15,8 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+
+from spark_jobs.data_files import DELETED
 
 STAGING_SCHEMA: Final = "tidegate"
 UNREACHABLE: Final = "unreachable:"
@@ -33,9 +34,6 @@ PROVENANCE: Final = pa.schema(
     ]
 )
 """What every row carries after its typed columns: where it came from, and which contract version let it in."""
-
-DELETED: Final = "_deleted"
-"""Column of staging tables only: the row is a tombstone, and holds the primary key alone."""
 
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NOTHING, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
@@ -73,8 +71,7 @@ class Staged(NamedTuple):
 class CopyTarget:
     """Where and how the accepted rows of one batch are staged.
 
-    `columns` are the typed columns; staging tables are named `<name>-<task>`. `key` names the primary key's columns
-    of a table that is upserted into; they are never null. With `deletes` a tombstone's are read from its Kafka key.
+    `columns` are the typed columns; staging tables are named `<name>-<task>`.
     """
 
     url: str
@@ -82,8 +79,6 @@ class CopyTarget:
     columns: pa.Schema
     topic: str
     contract: str
-    key: tuple[str, ...] = ()
-    deletes: bool = False
 
     def open(self, task: str) -> CopiedRows:
         """Open a staging table for one attempt of one task."""
@@ -125,48 +120,26 @@ class CopiedRows:
             rows = rows.filter(is_written)
         if not rows.num_rows:
             return
-        self._hindrance = _unfit(rows, self._target.key)
-        if self._hindrance is None:
-            try:
-                self._copy = self._copy or self._begin(rows.schema)
-                self._copy.write(copy_text(rows))
-                self._count += rows.num_rows
-            except psycopg.Error as error:
-                self._hindrance = _hindrance(error)
+        try:
+            self._copy = self._copy or self._begin(rows.schema)
+            self._copy.write(copy_text(rows))
+            self._count += rows.num_rows
+        except psycopg.Error as error:
+            self._hindrance = _hindrance(error)
 
     def _rows(self, columns: pa.StructArray, batch: pa.RecordBatch) -> pa.RecordBatch:
         count = batch.num_rows
-        is_deleted = pa.repeat(pa.scalar(value=False), count)
-        typed = columns.flatten()
-        if self._target.deletes:
-            is_deleted = pc.is_null(batch.column("value"))
-            if pc.any(is_deleted).as_py():
-                typed = self._with_keys(typed, batch.column("key"), is_deleted)
         arrays = [
-            *typed,
+            *columns.flatten(),
             pa.repeat(pa.scalar(self._target.topic), count),
             batch.column("partition"),
             batch.column("offset"),
             batch.column("timestamp"),
             pa.repeat(pa.scalar(self._target.contract), count),
-            is_deleted,
+            pc.is_null(batch.column("value")),
         ]
         fields = [*self._target.columns, *PROVENANCE, pa.field(DELETED, pa.bool_())]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-    def _with_keys(self, typed: list[pa.Array], keys: pa.Array, is_deleted: pa.Array) -> list[pa.Array]:
-        """Put the primary key of tombstones in its columns; null where the Kafka key does not hold it."""
-        names = self._target.columns.names
-        filled = list(typed)
-        parsed = [
-            read_key(key, self._target.key) if deleted else None
-            for key, deleted in zip(keys.to_pylist(), is_deleted.to_pylist(), strict=True)
-        ]
-        for name in self._target.key:
-            index = names.index(name)
-            values = pa.array([None if each is None else each[name] for each in parsed], pa.string())
-            filled[index] = pc.if_else(is_deleted, _converted(values, typed[index].type), typed[index])
-        return filled
 
     def _begin(self, schema: pa.Schema) -> psycopg.Copy:
         connection = self._open.enter_context(connect(self._target.url))
@@ -228,61 +201,6 @@ def definition(field: pa.Field) -> sql.Composable:
     """Write a column's definition."""
     # The types are our own words.
     return sql.SQL("{} " + sql_type(field.type)).format(sql.Identifier(field.name))
-
-
-def read_key(key: bytes | None, names: tuple[str, ...]) -> dict[str, str] | None:
-    """Read the primary key from a Kafka key: a JSON object with a member for each column, or the one value itself.
-
-    Gives the values as text; None when the key does not hold them.
-    """
-    try:
-        text = (key or b"").decode()
-    except UnicodeDecodeError:
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = text
-    if isinstance(found, dict):
-        values = [found.get(name) for name in names]
-    else:
-        values = [text if not isinstance(found, str) else found] if len(names) == 1 and text else []
-    if len(values) != len(names) or any(value is None or isinstance(value, (list, dict)) for value in values):
-        return None
-    return {
-        name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in zip(names, values, strict=True)
-    }
-
-
-def _converted(values: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    converted = []
-    for value in values.to_pylist():
-        try:
-            converted.append(pa.scalar(value, pa.string()).cast(arrow_type).as_py())
-        except pa.ArrowException:
-            converted.append(None)
-    return pa.array(converted, arrow_type)
-
-
-def _unfit(rows: pa.RecordBatch, key: tuple[str, ...]) -> str | None:
-    """Say which record PostgreSQL cannot hold, and why; None when it holds them all."""
-    for name in key:
-        if rows.column(name).null_count:
-            place = _place(rows, pc.index(rows.column(name).is_null(), value=True).as_py())
-            return f"{UNFIT}{place}: the primary key's column {name} is null (of a tombstone: its Kafka key does not hold it)"
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        if pa.types.is_string(field.type):
-            has_nul = pc.fill_null(pc.match_substring(column, "\0"), fill_value=False)
-            if pc.any(has_nul).as_py():
-                place = _place(rows, pc.index(has_nul, value=True).as_py())
-                return f"{UNFIT}{place}: column {field.name} has a character NUL, which PostgreSQL's text cannot hold"
-    return None
-
-
-def _place(rows: pa.RecordBatch, index: int) -> str:
-    partition, offset = (rows.column(name)[index].as_py() for name in ("_source_partition", "_source_offset"))
-    return f"partition {partition}, offset {offset}"
 
 
 def _hindrance(error: psycopg.Error) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -20,9 +21,12 @@ from psycopg import sql
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.table_limits import TableLimits
+from spark_jobs.data_files import DELETED
+from spark_jobs.sinks.evolution import cannot_follow, is_wider
+from spark_jobs.sinks.merging import merge_limits, require_mode
 from spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
 from spark_jobs.sinks.postgresql_rows import (
-    DELETED,
     PROVENANCE,
     STAGING_SCHEMA,
     UNFIT,
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MAX_NAME_BYTES: Final = 63
+_MAX_KEY_BYTES: Final = 2600
+"""An entry of a B-tree has 2,704 bytes at most; the rest is for numbers and dates of the key, and for its header."""
 _LEDGER: Final = """
 CREATE TABLE IF NOT EXISTS tidegate.ledger (
   stream text PRIMARY KEY,
@@ -90,10 +96,10 @@ class PostgresqlTable:
         return self._uuid
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or add the columns that it lacks. What the contract no longer has stays, and is null.
+        """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
 
-        Raises StreamStopped when the existing table is not ours, has a column of another type, or one that must have
-        a value and that the contract does not fill.
+        Raises StreamStopped when the existing table is not ours, has a column of a type that cannot become the contract's,
+        or one that must have a value and that the contract does not fill.
         """
         self._require_fitting(plan)
         wanted = [*plan.columns, *PROVENANCE]
@@ -134,8 +140,15 @@ class PostgresqlTable:
             columns=plan.columns,
             topic=plan.contract.topic,
             contract=contract,
-            key=plan.contract.primary_key if self._is_upsert else (),
-            deletes=self._is_upsert and plan.contract.tombstones == "delete",
+        )
+
+    def limits(self, plan: EnforcementPlan) -> TableLimits:
+        """Say what the table asks of its rows."""
+        limits = TableLimits(holds_nul=False)
+        return (
+            replace(merge_limits(plan), holds_nul=False, max_key_bytes=_MAX_KEY_BYTES)
+            if self._is_upsert
+            else limits
         )
 
     def stage(self, files: Sequence[str]) -> str:
@@ -145,8 +158,8 @@ class PostgresqlTable:
                 raise Unavailable(f"{self.name}: {name.removeprefix(UNREACHABLE)}")
             if name.startswith(UNFIT):
                 raise StreamStopped(
-                    f"{self.name}: {name.removeprefix(UNFIT)}. Publish a contract version with a rule that refuses such "
-                    "records (or columns that hold them), and start again"
+                    f"{self.name}: the server refuses to take rows: {name.removeprefix(UNFIT)}. Mend the table, or publish "
+                    "a contract version with a rule that refuses such records, and start again"
                 )
         return json.dumps(list(files))
 
@@ -209,7 +222,7 @@ class PostgresqlTable:
 
     def _require_fitting(self, plan: EnforcementPlan) -> None:
         """Require names that the server keeps whole, and a contract that says what an upsert needs to know."""
-        contract = plan.contract
+        require_mode(plan, is_upsert=self._is_upsert)
         names = (self._schema, self._quoted.split('"')[3], *plan.columns.names)
         for name in names:
             if len(name.encode()) > _MAX_NAME_BYTES:
@@ -219,15 +232,6 @@ class PostgresqlTable:
         if clash := {*plan.columns.names} & {*PROVENANCE.names, DELETED}:
             raise StreamStopped(
                 f"{self.name}: columns {sorted(clash)} are ours; name yours otherwise in the contract"
-            )
-        if self._is_upsert and not contract.primary_key:
-            raise StreamStopped(
-                f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert goes by; add it"
-            )
-        if not self._is_upsert and contract.tombstones == "delete":
-            raise StreamStopped(
-                f"contract {contract.id}@{contract.version} lets tombstones delete, and --write-mode append deletes "
-                "nothing; choose upsert, or tombstones pass or refuse"
             )
 
     def _require_ours(self, connection: Connection, existing: dict[str, tuple[str, bool]]) -> None:
@@ -263,11 +267,12 @@ class PostgresqlTable:
             if found is None:
                 addition = sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(self._table, definition(field))
                 connection.execute(addition)
+            elif is_wider(sql_type(field.type), found):
+                # Our own words; the server writes the table anew, and holds it for as long as that takes.
+                change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE " + sql_type(field.type))
+                connection.execute(change.format(self._table, sql.Identifier(field.name)))
             elif found != sql_type(field.type):
-                raise StreamStopped(
-                    f"{self.name}: column {field.name} is {found}, the contract says {sql_type(field.type)}; give the "
-                    "column another name in the contract, or alter the table"
-                )
+                raise cannot_follow(self.name, field.name, found, sql_type(field.type))
 
     def _merge(self, connection: Connection, merge: Merge) -> Merge:
         """Give the table its primary key, unless it has that one."""

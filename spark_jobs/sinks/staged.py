@@ -103,6 +103,7 @@ class StagedSink:
 
     def judge(self, batch: MicroBatch) -> JudgedFiles:
         """Judge the rows that are not settled; the accepted ones are written to files that nobody sees yet."""
+        batch = replace(batch, plan=batch.plan.for_table(self._table.limits(batch.plan)))
         settled = self._settled.within(batch.start, batch.end)
         rows = _without(batch.rows, list(settled)) if settled else batch.rows
         records = span(batch.start, batch.end)
@@ -125,6 +126,7 @@ class StagedSink:
             by_slot.setdefault(source_partition % len(self._slots), []).append(record)
         for slot, those in sorted(by_slot.items()):
             self._slots[slot].write(those)
+            batch.watch.tell(Step.SLOT)
         return evidence
 
     def stage(self, files: list[str], batch: MicroBatch) -> str:

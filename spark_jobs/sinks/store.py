@@ -7,6 +7,7 @@ from typing import Protocol
 
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.table_limits import TableLimits
 from spark_jobs.data_files import RowTarget
 
 
@@ -25,7 +26,7 @@ class LedgerStore(Protocol):
         ...
 
     def ensure(self, plan: EnforcementPlan) -> None:
-        """Create the table, or add the columns that it lacks. Raises StreamStopped when it does not fit."""
+        """Create the table, or give it the contract's columns and types. Raises StreamStopped when it does not fit."""
         ...
 
     def read(self) -> Ledger | None:
@@ -34,6 +35,10 @@ class LedgerStore(Protocol):
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:
         """Say where and how workers write the accepted rows of a batch; the parts' names begin with `name`."""
+        ...
+
+    def limits(self, plan: EnforcementPlan) -> TableLimits:
+        """Say what the table asks of its rows, besides the types of their columns."""
         ...
 
     def stage(self, files: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "exactly-once.md").read_text()
 STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].split(
     "## The steps, Kafka sink", 1
 )
-INSIDE = {Step.CONTRACT: Step.JUDGE, Step.COMMITTED: Step.PUBLISH}
+INSIDE = {Step.CONTRACT: Step.JUDGE, Step.SLOT: Step.QUARANTINE, Step.COMMITTED: Step.PUBLISH}
 """Steps that are timed or told alone, and are part of another in the page: when it begins, when it is over."""
 
 

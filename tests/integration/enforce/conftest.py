@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from gateway.embedded.broker import Broker
@@ -20,18 +21,33 @@ from spark_jobs.steps import Step
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment
 from tests.integration.enforce.registry import Registry
+from tests.postgresql import Postgresql
 
 CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
 
 
 @pytest.fixture
+def database(postgresql: Postgresql) -> Iterator[SecretStr]:
+    """The address of an empty database."""
+    with postgresql.database(template="template0") as url:
+        yield SecretStr(url.replace("+psycopg", ""))
+
+
+@pytest.fixture
 def make_line(
-    spark: SparkSession, broker: Broker, make_topic: Callable[..., str], warehouse: Path, tmp_path: Path
+    spark: SparkSession,
+    broker: Broker,
+    make_topic: Callable[..., str],
+    warehouse: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> Callable[..., Line]:
     """Give a function that makes a line: `make_line(partitions=4, sink="kafka", **settings)`."""
 
     def make(*, partitions: int = 2, **settings: Any) -> Line:
         topic = make_topic("rows", partitions=partitions)
+        if settings.get("sink") == "postgresql":
+            settings["postgresql_url"] = request.getfixturevalue("database")
         defaults = JobSettings(
             bootstrap_servers=broker.bootstrap,
             registry_url="http://none",
@@ -106,8 +122,10 @@ def job(jars: Jars, registry: Registry, tmp_path: Path) -> Iterator[Callable[...
     """Give a function that starts the job in its own process, until a signal of its own after a step."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(line: Line, step: Step, times: int, how: str = "SIGKILL") -> subprocess.Popen[bytes]:
-        settings = {**environment(line, jars, registry.url), "TIDEGATE_MAX_OFFSETS": "10"}
+    def start(
+        line: Line, step: Step, times: int, how: str = "SIGKILL", **changes: str
+    ) -> subprocess.Popen[bytes]:
+        settings = {**environment(line, jars, registry.url), "TIDEGATE_MAX_OFFSETS": "10", **changes}
         command = [sys.executable, CRASHING_JOB, step, str(times), line.contract_id, how]
         with (tmp_path / "job.log").open("a") as log:
             started.append(subprocess.Popen(command, env={**os.environ, **settings}, stderr=log))

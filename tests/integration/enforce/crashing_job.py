@@ -1,6 +1,7 @@
 """The job in a process of its own that kills itself after a given step: `crashing_job.py STEP TIMES CONTRACT_ID`.
 
-With SIGSTOP as a fourth argument it stops instead, and goes on as a zombie when somebody lets it.
+With SIGSTOP as a fourth argument it stops instead, and goes on as a zombie when somebody lets it. With a table's folder of
+metadata in CRASH_ON_NEW_METADATA it waits, after the step, until a file is new there: it ends in the middle of the next.
 
 Nothing is patched: the job tells its observer of each step that it has finished. Its settings come from the environment.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from pathlib import Path
 
 from spark_jobs.enforce import enforce_contracts
 from spark_jobs.settings import JobSettings
@@ -25,9 +28,22 @@ def main() -> None:
         nonlocal left
         left -= finished == step
         if left == 0 and finished == step:
-            os.kill(os.getpid(), number)
+            folder = os.environ.get("CRASH_ON_NEW_METADATA")
+            if folder is None:
+                os.kill(os.getpid(), number)
+            else:
+                threading.Thread(
+                    target=kill_on_new_metadata, args=(Path(folder), number), daemon=True
+                ).start()
 
     enforce_contracts(JobSettings(), (contract_id,), observer=kill_after)
+
+
+def kill_on_new_metadata(folder: Path, number: int) -> None:
+    before = set(folder.glob("*.metadata.json"))
+    while set(folder.glob("*.metadata.json")) <= before:
+        pass
+    os.kill(os.getpid(), number)
 
 
 if __name__ == "__main__":

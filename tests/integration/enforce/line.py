@@ -109,7 +109,8 @@ class Line:
         return compile_plan(parse_contract(document, name="test.json", read_schema=None).contract)
 
     def produce(self, *records: Sent) -> None:
-        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "linger.ms": 5})
+        settings = {"bootstrap.servers": self.settings.bootstrap_servers, "linger.ms": 5}
+        producer = Producer({**settings, "message.max.bytes": 100_000_000})  # the topic's own limit decides
         for record in records:
             producer.produce(
                 self.topic,
@@ -204,6 +205,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
     return {
         "TIDEGATE_POSTGRESQL_URL": url.get_secret_value() if url else "",
         "TIDEGATE_WRITE_MODE": line.settings.write_mode,
+        "TIDEGATE_MERGE_MODE": line.settings.merge_mode,
         "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
         "TIDEGATE_REGISTRY_URL": registry_url,
         "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),

@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 
 from contracts.ledger import BatchTotals
-from tests.integration.enforce.line import Line, Sent, row
-
-
-class Transactions:
-    """A transactional producer of a line's source topic."""
-
-    def __init__(self, line: Line, name: str) -> None:
-        self._topic = line.topic
-        self._producer = Producer(
-            {
-                "bootstrap.servers": line.settings.bootstrap_servers,
-                "transactional.id": f"{line.topic}/{name}",
-            }
-        )
-        self._producer.init_transactions(30)
-
-    def begin(self, records: Sequence[Sent]) -> None:
-        """Let the broker have the records of a transaction that stays open."""
-        self._producer.begin_transaction()
-        for record in records:
-            self._producer.produce(self._topic, record.value, record.key, record.partition)
-        assert self._producer.flush(30) == 0
-
-    def commit(self) -> None:
-        self._producer.commit_transaction(30)
-
-    def abort(self) -> None:
-        self._producer.abort_transaction(30)
+from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.transactions import Transactions
 
 
 @pytest.mark.parametrize("sink", ["iceberg", pytest.param("kafka", marks=pytest.mark.full)])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -17,7 +14,6 @@ from pyspark.sql import SparkSession
 from contracts.errors import Fenced, StreamStopped
 from contracts.ledger import BatchTotals, Ledger
 from spark_jobs.sinks.delta_table import DeltaTable
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, row
 
 
@@ -89,21 +85,6 @@ def test_a_new_contract_version_adds_its_columns(line: Line) -> None:
     line.contracts.plan = line.plan(schema={"type": "json-schema", "definition": other}, rules=[])
     with pytest.raises(StreamStopped, match="column amount is bigint, the contract says string"):
         line.enforce()
-    assert line.reconcile().holds
-
-
-@pytest.mark.parametrize("step", [Step.JUDGE, Step.STAGE])
-def test_a_second_instance_fences_the_first(line: Line, step: Step) -> None:
-    """Nothing was refused, so that only the comparison of the ledger in the log holds the zombie."""
-    line.produce(row(0), row(2))
-
-    def claim_meanwhile(_stream: str, finished: Step) -> None:
-        if finished is step and not line.reports:
-            line.enforce()
-
-    with pytest.raises(Fenced):
-        line.enforce(claim_meanwhile)
-    assert len(line.rows()) == 2
     assert line.reconcile().holds
 
 
@@ -181,39 +162,3 @@ def test_the_ledger_outlives_the_commits_that_wrote_it(line: Line) -> None:
     line.produce(row(2))
     line.enforce()
     assert len(line.rows()) == 2
-
-
-@pytest.mark.full
-def test_killed_at_the_commit_points(
-    line: Line, job: Callable[..., subprocess.Popen[bytes]], publish: Callable[[dict[str, object]], None]
-) -> None:
-    """Between the quarantine and the log's commit, and between that and Spark's own."""
-    publish(line.document())
-    line.produce(*(row(n, 999 if n % 4 == 0 else 1) for n in range(40)))
-    assert job(line, Step.QUARANTINE, 2).wait() == -signal.SIGKILL
-    assert line.ledger().n == 1
-    assert not line.reconcile().twice
-    assert job(line, Step.COMMITTED, 1).wait() == -signal.SIGKILL
-    assert line.ledger().n == 2
-    assert line.reconcile().holds
-    line.enforce()
-    found = line.reconcile()
-    assert found.holds, found
-    assert (found.written, found.quarantined) == (30, 10)
-
-
-@pytest.mark.full
-def test_a_zombie_wakes_up_to_another_epoch(
-    line: Line, job: Callable[..., subprocess.Popen[bytes]], publish: Callable[[dict[str, object]], None]
-) -> None:
-    publish(line.document())
-    line.produce(*(row(n, 999 if n % 4 == 0 else 1) for n in range(40)))
-    zombie = job(line, Step.STAGE, 1, "SIGSTOP")
-    _, status = os.waitpid(zombie.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    line.enforce()
-    os.kill(zombie.pid, signal.SIGCONT)
-    assert zombie.wait() != 0
-    found = line.reconcile()
-    assert found.holds, found
-    assert (found.written, found.quarantined) == (30, 10)

@@ -192,33 +192,6 @@ def test_a_column_of_another_type_stops_the_stream(line: Line) -> None:
         line.enforce()
 
 
-def test_a_second_instance_fences_the_first(line: Line) -> None:
-    line.produce(row(0), row(1, 999))
-
-    def claim_meanwhile(_stream: str, step: Step) -> None:
-        if step is Step.DECIDE and not line.reports:
-            line.enforce()
-
-    with pytest.raises(Fenced):
-        line.enforce(claim_meanwhile)
-    assert line.reconcile().holds
-    assert (len(line.rows()), len(line.quarantined())) == (1, 1)
-
-
-def test_a_ledger_moved_between_stage_and_publish_is_not_overwritten(line: Line) -> None:
-    """The compare-and-set itself: nothing of this batch was refused, so no Kafka fence helps."""
-    line.produce(row(0), row(2))
-
-    def claim_meanwhile(_stream: str, step: Step) -> None:
-        if step is Step.STAGE and not line.reports:
-            line.enforce()
-
-    with pytest.raises(Fenced):
-        line.enforce(claim_meanwhile)
-    assert len(line.rows()) == 2
-    assert line.reconcile().holds
-
-
 def test_rows_that_somebody_else_appends_stay(line: Line, spark: SparkSession) -> None:
     """Compaction, or a person's INSERT, moves the table's head while a batch is staged: it is staged again."""
     line.produce(row(0))

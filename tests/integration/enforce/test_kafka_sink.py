@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.errors import Fenced, StreamStopped
+from contracts.errors import StreamStopped
 from contracts.evidence import EventPointer, Provenance, read_provenance
 from contracts.ledger import BatchTotals
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 
 
@@ -52,19 +51,6 @@ def test_a_restart_goes_on_where_the_ledger_stands(topic_line: Line) -> None:
     topic_line.enforce()
     assert (len(topic_line.accepted()), len(topic_line.quarantined())) == (10, 4)
     assert topic_line.ledger().epoch == 2
-    assert topic_line.reconcile().holds
-
-
-def test_a_second_instance_fences_the_first(topic_line: Line) -> None:
-    topic_line.produce(row(0), row(1, 999))
-
-    def claim_meanwhile(_stream: str, step: Step) -> None:
-        if step is Step.DECIDE and not topic_line.reports:
-            topic_line.enforce()
-
-    with pytest.raises(Fenced):
-        topic_line.enforce(claim_meanwhile)
-    assert (len(topic_line.accepted()), len(topic_line.quarantined())) == (1, 1)
     assert topic_line.reconcile().holds
 
 

@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import sql
-from pydantic import SecretStr
 from typer import Exit
 
-from contracts.errors import Fenced, NotFoundError, StreamStopped
+from contracts.errors import NotFoundError, StreamStopped
 from contracts.ledger import BatchTotals
 from gateway.embedded.jars import Jars
 from spark_jobs.cli import reconcile
 from spark_jobs.steps import Step
-from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, environment, row
-from tests.postgresql import Postgresql
-
-RECORDS = 40
-KEYED = {"primary_key": ["id"], "tombstones": "delete"}
+from tests.integration.enforce.line import KNOWN, SCHEMA, Line, environment, row
 
 
 @pytest.fixture
-def database(postgresql: Postgresql) -> Iterator[SecretStr]:
-    """The address of an empty database."""
-    with postgresql.database(template="template0") as url:
-        yield SecretStr(url.replace("+psycopg", ""))
-
-
-@pytest.fixture
-def line(make_line: Callable[..., Line], database: SecretStr) -> Line:
+def line(make_line: Callable[..., Line]) -> Line:
     """A line into a table of PostgreSQL."""
-    return make_line(sink="postgresql", postgresql_url=database)
-
-
-@pytest.fixture
-def upserting(make_line: Callable[..., Line], database: SecretStr) -> Line:
-    """A line that merges on the primary key."""
-    return make_line(sink="postgresql", postgresql_url=database, write_mode="upsert")
-
-
-def fill(line: Line, publish: Callable[[dict[str, object]], None]) -> None:
-    publish(line.document())
-    line.produce(*(row(n, 999 if n % 4 == 0 else 1) for n in range(RECORDS)))
-
-
-def require_exactly_once(line: Line) -> None:
-    found = line.reconcile()
-    assert found.holds, found
-    assert (found.written, found.quarantined) == (RECORDS - RECORDS // 4, RECORDS // 4)
-    assert line.ledger().totals == BatchTotals(written=RECORDS - RECORDS // 4, quarantined=RECORDS // 4)
+    return make_line(sink="postgresql")
 
 
 def staging_tables(line: Line) -> int:
@@ -116,22 +83,6 @@ def test_a_batch_that_must_not_pass_leaves_no_trace(line: Line) -> None:
     assert line.reconcile().holds
 
 
-@pytest.mark.parametrize("step", [Step.JUDGE, Step.STAGE])
-def test_a_second_instance_fences_the_first(line: Line, step: Step) -> None:
-    """Nothing was refused, so that only the compare-and-set of the ledger's row holds the zombie."""
-    line.produce(row(0), row(2))
-
-    def claim_meanwhile(_stream: str, finished: Step) -> None:
-        if finished is step and not line.reports:
-            line.enforce()
-
-    with pytest.raises(Fenced):
-        line.enforce(claim_meanwhile)
-    assert len(line.rows()) == 2
-    assert line.reconcile().holds
-    assert line.ledger().epoch == 2
-
-
 def test_the_command_finds_what_somebody_has_taken_away_or_added(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,72 +115,3 @@ def test_the_command_finds_what_somebody_has_taken_away_or_added(
     }
     with pytest.raises(NotFoundError, match="has no ledger"):
         reconcile("test.never_ran", as_json=True, limit=20)
-
-
-def test_upserts_keep_the_newest_and_count_the_others(upserting: Line) -> None:
-    line = upserting
-    line.contracts.plan = line.plan(**KEYED)
-    line.produce(row(0, 1), row(1, 1), row(0, 2), row(2, 999), Sent(None, b"r1", partition=1), row(4, 1))
-    line.enforce()
-    line.produce(row(0, 3), Sent(None, b"r4"), row(3, 7))
-    line.enforce()
-    assert [(r["id"], r["amount"]) for r in line.rows()] == [("r0", 3), ("r3", 7)]
-    assert line.ledger().totals == BatchTotals(written=2, superseded=4, deleted=2, quarantined=1)
-    found = line.reconcile()
-    assert found.holds
-    assert found.in_no_output == 6
-
-
-@pytest.mark.full
-def test_killed_at_the_commit_points(
-    line: Line, job: Callable[..., subprocess.Popen[bytes]], publish: Callable[[dict[str, object]], None]
-) -> None:
-    """Between the quarantine and the table, and between the table and Spark's own commit."""
-    fill(line, publish)
-    assert job(line, Step.QUARANTINE, 2).wait() == -signal.SIGKILL
-    assert line.ledger().n == 1
-    assert not line.reconcile().twice
-    assert job(line, Step.COMMITTED, 1).wait() == -signal.SIGKILL
-    assert line.ledger().n == 2
-    assert line.reconcile().holds
-    line.enforce()
-    require_exactly_once(line)
-    assert staging_tables(line) == 0
-
-
-@pytest.mark.parametrize("step", [Step.STAGE, pytest.param(Step.JUDGE, marks=pytest.mark.full), pytest.param(Step.CLAIM, marks=pytest.mark.full)])  # fmt: skip
-def test_a_zombie_wakes_up_to_another_epoch(
-    line: Line, step: Step, job: Callable[..., subprocess.Popen[bytes]], publish: Callable[[dict[str, object]], None]
-) -> None:  # fmt: skip
-    """Stopped (SIGSTOP) after a step, overtaken by another instance, and let go again."""
-    fill(line, publish)
-    zombie = job(line, step, 1, "SIGSTOP")
-    _, status = os.waitpid(zombie.pid, os.WUNTRACED)
-    assert os.WIFSTOPPED(status)
-    line.enforce()
-    require_exactly_once(line)
-    os.kill(zombie.pid, signal.SIGCONT)
-    assert zombie.wait() != 0
-    require_exactly_once(line)
-
-
-@pytest.mark.full
-def test_killed_after_every_step_in_turn(
-    line: Line, job: Callable[..., subprocess.Popen[bytes]], publish: Callable[[dict[str, object]], None]
-) -> None:
-    fill(line, publish)
-    steps = (
-        Step.CLAIM,
-        Step.FENCE,
-        Step.VERIFY,
-        Step.SCAN,
-        Step.JUDGE,
-        Step.DECIDE,
-        Step.STAGE,
-        Step.QUARANTINE,
-    )
-    for step in (*steps, Step.PUBLISH, Step.QUARANTINE):
-        assert job(line, step, 1).wait() == -signal.SIGKILL
-        assert not line.reconcile().twice
-    line.enforce()
-    require_exactly_once(line)

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.document import parse_contract
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Disposition
 from spark_jobs.sinks.postgresql_rows import CopyTarget
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 
@@ -57,7 +59,9 @@ def stage(
 ) -> list[str]:
     """Stage records as one task does; gives the names of what was staged."""
     contract = f"{plan.contract.id}@{plan.contract.version}"
-    return stage_at(table.target(plan, contract, f"tidegate-{epoch}"), plan, records)
+    return stage_at(
+        table.target(plan, contract, f"tidegate-{epoch}"), plan.for_table(table.limits(plan)), records
+    )
 
 
 def stage_at(target: CopyTarget, plan: EnforcementPlan, records: Sequence[Record]) -> list[str]:
@@ -75,8 +79,10 @@ def stage_at(target: CopyTarget, plan: EnforcementPlan, records: Sequence[Record
             "value": values,
         }
     )
+    judged = plan.judge_typed(values, keys=batch.column("key"))
+    is_written = pc.less_equal(judged.field(0), int(Disposition.ALERTED))
     with target.open("0") as part:
-        part.write(plan.judge_typed(values).field(2), batch, None)
+        part.write(judged.field(2), batch, is_written)
     return part.written
 
 

@@ -266,14 +266,6 @@ def test_a_tombstone_older_than_the_row_leaves_it(url: str, make_table: MakeTabl
     assert held.totals == BatchTotals(written=1, deleted=1)
 
 
-def test_a_tombstone_without_a_readable_key_names_its_record(make_table: MakeTable) -> None:
-    table, plan = make_table(write_mode="upsert"), plan_of(**KEYED, tombstones="delete")
-    claimed(table, plan)
-    names = stage(table, plan, [Record({"id": "a"}, 0), Record(None, 1, key=b"\xff")])
-    with pytest.raises(StreamStopped, match="partition 0, offset 1: the primary key's column id is null"):
-        table.stage(names)
-
-
 @pytest.mark.parametrize(
     ("mode", "changes", "message"),
     [

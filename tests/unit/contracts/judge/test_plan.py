@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.plan import VERDICT_TYPE, Slot
+from contracts.judged import VERDICT_TYPE
+from contracts.plan import Slot
 from contracts.verdict import Disposition, Severity, Stage
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -1,0 +1,117 @@
+"""How accepted rows are merged into a table of Spark: of the records of one primary key the newest is the row.
+
+Newest is by event order: within a source partition the higher offset, which is Kafka's own order; between partitions the
+later timestamp, then the higher partition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from contracts.errors import StreamStopped
+from contracts.plan import EnforcementPlan
+from contracts.table_limits import TableLimits
+from spark_jobs.data_files import DELETED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PRIMARY_KEY_PROPERTY: Final = "tidegate.primary-key"
+"""Property of a table that is merged into: the columns of its primary key, as a JSON list."""
+
+_NEWER: Final = """CASE WHEN s._source.partition = t._source.partition THEN s._source.offset > t._source.offset
+  ELSE struct(s._source.timestamp, s._source.partition) > struct(t._source.timestamp, t._source.partition) END"""
+_MERGE: Final = """
+MERGE INTO {table} t USING {source} s ON {same_key}
+WHEN MATCHED AND s.{deleted} AND t._source IS NOT NULL AND {newer} THEN DELETE
+WHEN MATCHED AND t._source IS NOT NULL AND {newer} THEN UPDATE SET {assignments}
+WHEN NOT MATCHED AND NOT s.{deleted} THEN INSERT ({columns}) VALUES ({values})"""
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """A merge on the primary key; `columns` are all that a row is written with. A row without `_source` is never touched."""
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def newest(self, rows: DataFrame) -> DataFrame:
+        """Keep the newest of each key among the rows of one batch, tombstones among them."""
+        of_partition = F.max_by(F.struct("*"), F.col("_source.offset")).alias("newest")
+        by_partition = rows.groupBy(*self.key, "_source.partition").agg(of_partition).select("newest.*")
+        order = F.struct("_source.timestamp", "_source.partition")
+        of_all = F.max_by(F.struct("*"), order).alias("newest")
+        return by_partition.groupBy(*self.key).agg(of_all).select("newest.*")
+
+    def statement(self, table: str, source: str) -> str:
+        """Write the MERGE of a source of newest rows; both names as SQL takes them."""
+        return _MERGE.format(
+            table=table,
+            source=source,
+            same_key=" AND ".join(f"t.`{name}` = s.`{name}`" for name in self.key),
+            newer=_NEWER,
+            deleted=DELETED,
+            assignments=", ".join(f"t.`{name}` = s.`{name}`" for name in self.columns),
+            columns=", ".join(f"`{name}`" for name in self.columns),
+            values=", ".join(f"s.`{name}`" for name in self.columns),
+        )
+
+
+def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
+    """Count the tombstones in files that wait to be merged; `properties` are those of their file system."""
+    found = 0
+    for name in files:
+        with load_file_io(properties, name).new_input(name).open() as file:
+            found += pc.sum(pq.read_table(file, columns=[DELETED]).column(DELETED)).as_py()
+    return found
+
+
+def merge_limits(plan: EnforcementPlan) -> TableLimits:
+    """Say what a table that is merged into asks of its rows."""
+    contract = plan.contract
+    return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
+
+
+def require_mode(plan: EnforcementPlan, *, is_upsert: bool) -> None:
+    """Require a contract that says what its table needs to know. Raises StreamStopped with what to do."""
+    contract = plan.contract
+    if is_upsert and not contract.primary_key:
+        raise StreamStopped(
+            f"contract {contract.id}@{contract.version} has no primary_key, which --write-mode upsert goes by; add it"
+        )
+    if not is_upsert and contract.tombstones == "delete":
+        raise StreamStopped(
+            f"contract {contract.id}@{contract.version} lets tombstones delete, and --write-mode append deletes "
+            "nothing; choose upsert, or tombstones pass or refuse"
+        )
+
+
+def require_key(table: str, found: str | None, key: tuple[str, ...], *, has_rows: bool) -> None:
+    """Require that the rows of a table are told apart by `key`; `found` is its PRIMARY_KEY_PROPERTY."""
+    if found is None and has_rows:
+        raise StreamStopped(
+            f"{table} has rows that were appended, several of one key perhaps, and --write-mode upsert merges; go on with "
+            "append, or give the contract another id"
+        )
+    if found is not None and json.loads(found) != [*key]:
+        raise StreamStopped(
+            f"{table}: its primary key is {json.loads(found)}, the contract's {[*key]}; give the contract another id, or "
+            "merge the table's rows anew and alter its property " + PRIMARY_KEY_PROPERTY
+        )
+
+
+def require_appended(table: str, found: str | None) -> None:
+    """Require that a table is not one that is merged into; `found` is its PRIMARY_KEY_PROPERTY."""
+    if found is not None:
+        raise StreamStopped(
+            f"{table}: its rows are told apart by {json.loads(found)}, and --write-mode append would write several of one "
+            "key; choose upsert, or give the contract another id"
+        )

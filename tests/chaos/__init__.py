@@ -1,0 +1,1 @@
+"""Faults at random, for as long as asked."""

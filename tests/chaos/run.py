@@ -1,0 +1,189 @@
+"""Kill, stop and crowd a job at random for as long as asked, while records keep coming; then look at every one of them.
+
+Prints its seed, which gives the same faults again (at the same seconds, not at the same records), and ends with status 0
+only if nothing is lost, doubled, in both, from nowhere or changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from typing import cast
+
+import httpx
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pyspark.sql import SparkSession
+
+from contracts.errors import NotFoundError
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.jars import Jars, ensure_jars
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import RunDirectory
+from spark_jobs.settings import JobSettings
+from tests.integration.enforce.checker import CLEAN, account
+from tests.integration.enforce.job import RunningJob
+from tests.integration.enforce.line import Line, Sent, environment, row
+from tests.integration.enforce.registry import Registry
+
+PARTITIONS = 4
+RECORDS_PER_SECOND = 100
+LONGEST_SECONDS = 45.0
+"""A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
+OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
+
+
+class Chaos:
+    """A line, its jobs, and what is done to them."""
+
+    def __init__(self, line: Line, registry_url: str, jars: Jars, seed: int) -> None:
+        self._line = line
+        self._environment = environment(line, jars, registry_url)
+        self._random = random.Random(seed)  # noqa: S311 - chooses faults, guards nothing
+        self._numbers = random.Random(seed + 1)  # noqa: S311 - the same
+        self._produced = 0
+        self.faults: Counter[str] = Counter()
+
+    def run(self, seconds: float) -> None:
+        """Do one fault after the other until the time is over."""
+        deadline = time.monotonic() + seconds
+        faults: tuple[Callable[[], None], ...] = (
+            self._kill,
+            self._kill,
+            self._kill,
+            self._overtake,
+            self._crowd,
+        )
+        while time.monotonic() < deadline:
+            fault = self._random.choice(faults)
+            self.faults[fault.__name__.removeprefix("_")] += 1
+            fault()
+
+    def produce(self, stopping: Event) -> None:
+        """Produce records until it is told to stop; one in eight is refused."""
+        while not stopping.wait(0.2):
+            records = []
+            for _ in range(RECORDS_PER_SECOND // 5):
+                amount = 999 if self._numbers.random() < 1 / 8 else self._numbers.randrange(900)
+                sent = row(self._produced, amount)
+                records.append(Sent(sent.value, sent.key, self._produced % PARTITIONS))
+                self._produced += 1
+            self._line.produce(*records)
+
+    def finish(self) -> None:
+        """Let one job catch up with all there is."""
+        job = self._start("--available-now")
+        code = job.process.wait()
+        _end(job)
+        assert code == 0, "".join(job.lines[-20:])
+
+    def _start(self, *options: str) -> RunningJob:
+        return RunningJob([self._line.contract_id, *OPTIONS, *options], self._environment)
+
+    def _wait(self) -> None:
+        time.sleep(self._random.uniform(0, LONGEST_SECONDS))
+
+    def _kill(self) -> None:
+        job = self._start()
+        self._wait()
+        _end(job)
+
+    def _overtake(self) -> None:
+        """Stop a job, let another take over, and let the first go on as a zombie."""
+        zombie = self._start()
+        self._wait()
+        zombie.process.send_signal(signal.SIGSTOP)
+        heir = self._start()
+        self._wait()
+        zombie.process.send_signal(signal.SIGCONT)
+        self._wait()
+        _end(zombie)
+        _end(heir)
+
+    def _crowd(self) -> None:
+        """Start two at once."""
+        jobs = [self._start(), self._start()]
+        self._wait()
+        for job in jobs:
+            _end(job)
+
+
+def _end(job: RunningJob) -> None:
+    """Kill a job, if it has not ended by itself."""
+    job.process.kill()
+    job.exit_code()
+    assert job.process.stderr is not None
+    job.process.stderr.close()
+
+
+def _line(bootstrap: str, folder: Path) -> Line:
+    settings = JobSettings(
+        bootstrap_servers=bootstrap,
+        registry_url="http://none",
+        warehouse=folder / "warehouse",
+        checkpoints=folder / "checkpoints",
+    )
+    topic = "chaos"
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+    # Its jobs are processes of their own, and Iceberg's tables are read without Spark.
+    return Line(cast("SparkSession", None), settings, topic, "test.chaos")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311 - as above
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}", flush=True)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-chaos-")))
+        jars = ensure_jars()
+        options = BrokerOptions(preferred_port=None, java_options=("-Xms64m", "-Xmx768m"))
+        run = RunDirectory(folder / "run", folder / "logs")
+        broker = stack.enter_context(Broker(folder / "broker", run, jars, find_java(), options))
+        registry = Registry(folder, 0)
+        stack.callback(registry.stop)
+        line = _line(broker.bootstrap, folder)
+        httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+        chaos = Chaos(line, registry.url, jars, asked.seed)
+        stopping = Event()
+        producing = Thread(target=chaos.produce, args=(stopping,))
+        producing.start()
+        try:
+            chaos.run(asked.seconds)
+        finally:
+            stopping.set()
+            producing.join()
+        chaos.finish()
+        return report(line, chaos.faults)
+
+
+def report(line: Line, faults: Counter[str]) -> int:
+    """Print what became of the records; gives the status to end with."""
+    try:
+        found, reconciled, ledger = account(line), line.reconcile(), line.ledger()
+    except NotFoundError as error:
+        print(f"nothing was ever published: {error}")
+        return 1
+    done = ", ".join(f"{count} {name}" for name, count in sorted(faults.items()))
+    print(f"faults: {done}; epoch {ledger.epoch}, {ledger.n} batches")
+    print(f"records: {ledger.totals.offsets:,}, of them {ledger.totals.quarantined:,} quarantined")
+    for name in ("lost", "doubled", "in_both", "from_nowhere", "changed"):
+        positions = getattr(found, name)
+        print(f"{name.replace('_', ' '):>14} {len(positions):,} {positions[:10] if positions else ''}")
+    print(f"reconcile: {'every offset has one fate' if reconciled.holds else reconciled}")
+    return 0 if found == CLEAN and reconciled.holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
