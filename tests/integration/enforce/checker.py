@@ -80,7 +80,7 @@ def account(line: Line) -> Account:
 def require_exactly_once(line: Line) -> None:
     """Require that all of the source is accounted for, that the ledger says the same, and `reconcile` too."""
     ledger = line.ledger()
-    latest = Topics(line.settings.bootstrap_servers).latest(line.topic)
+    latest = Topics(line.settings.kafka).latest(line.topic)
     assert ledger.end == latest, "the stream has not come to its end"
     assert account(line) == CLEAN
     written = len(line.accepted()) if line.settings.sink == "kafka" else len(line.rows())
@@ -147,8 +147,8 @@ def _outputs(line: Line, topic: str) -> Iterator[tuple[Position | None, Read]]:
 
 
 def _topic(line: Line, topic: str) -> Iterator[tuple[Position, Read]]:
-    bootstrap = line.settings.bootstrap_servers
-    for message in read_committed(bootstrap, topic, {}, Topics(bootstrap).latest(topic)):
+    kafka = line.settings.kafka
+    for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
         value, key, moment = message.value(), message.key(), message.timestamp()[1]
         read = Read(value, key, tuple(headers_of(message)), moment)  # type: ignore[arg-type] # bytes: nothing deserialises them
         yield (message.partition() or 0, message.offset() or 0), read

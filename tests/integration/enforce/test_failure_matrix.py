@@ -76,7 +76,7 @@ def more(line: Line, first: int) -> None:
 
 def finish(line: Line, job: RunningJob) -> None:
     """Wait until a job has caught up, stop it, and look at everything."""
-    end = Topics(line.settings.bootstrap_servers).latest(line.topic)
+    end = Topics(line.settings.kafka).latest(line.topic)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while line.ledger().end != end:
         assert time.monotonic() < deadline, "".join(job.lines[-20:])
@@ -178,11 +178,11 @@ def test_compaction_leaves_gaps_and_transactions_abort(
         producer.begin([row(n, 999 if n % 3 == 0 else 1) for n in range(8)])
         outcome()
     line.produce(*(row(n % 4, 2) for n in range(20)))
-    bootstrap = line.settings.bootstrap_servers
+    kafka = line.settings.kafka
     deadline = time.monotonic() + DEADLINE_SECONDS
     number = 100
     while True:  # until the broker's cleaner has taken some away; it leaves the newest segment alone
-        found = list(read_committed(bootstrap, line.topic, {}, Topics(bootstrap).latest(line.topic)))
+        found = list(read_committed(kafka, line.topic, {}, Topics(kafka).latest(line.topic)))
         if len(found) < 16 + 20 + (number - 100) - 10:
             break
         assert time.monotonic() < deadline, "nothing was compacted"
@@ -210,7 +210,7 @@ def test_the_quarantine_topic_takes_no_record_for_a_while(
     assert job.exit_code() == 4
     require_nothing_twice(line)
     assert len(line.rows()) == 32
-    source = Topics(line.settings.bootstrap_servers).describe(line.topic)
+    source = Topics(line.settings.kafka).describe(line.topic)
     assert source is not None
     _alter(line, quarantine_topic(line.topic), "max.message.bytes", str(source.max_message_bytes + 64 * 1024))
     line.enforce()
