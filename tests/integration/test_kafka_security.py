@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from contracts.errors import Unavailable
+from contracts.output_topics import quarantine_topic
 from gateway.broker import BrokerProbe
 from gateway.desk.quarantine import QuarantineReader
 from gateway.embedded.broker import BrokerOptions
@@ -21,7 +22,6 @@ from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
 from gateway.embedded.processes import RunDirectory
 from spark_jobs.settings import JobSettings
-from spark_jobs.stream import quarantine_topic
 from spark_jobs.topics import Topics
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.job import RunningJob

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from contracts.evidence import SOURCE_HEADER, headers_of
 from contracts.ledger import Position
+from contracts.output_topics import accepted_topic, quarantine_topic
 from spark_jobs.outputs import read_committed
-from spark_jobs.stream import accepted_topic, quarantine_topic
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line
 
@@ -150,7 +150,7 @@ def _topic(line: Line, topic: str) -> Iterator[tuple[Position, Read]]:
     kafka = line.settings.kafka
     for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
         value, key, moment = message.value(), message.key(), message.timestamp()[1]
-        read = Read(value, key, tuple(headers_of(message)), moment)  # type: ignore[arg-type] # bytes: nothing deserialises them
+        read = Read(value, key, tuple(headers_of(message)), moment)
         yield (message.partition() or 0, message.offset() or 0), read
 
 

@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from contracts.errors import Unavailable
+from contracts.output_topics import quarantine_topic
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
@@ -27,7 +28,6 @@ from gateway.embedded.processes import RunDirectory
 from spark_jobs.outputs import read_committed
 from spark_jobs.sinks.iceberg_table import table_name
 from spark_jobs.steps import Step
-from spark_jobs.stream import quarantine_topic
 from spark_jobs.topics import Topics
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.checker import require_exactly_once
