@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from contracts.errors import StreamStopped
 from contracts.plan import EnforcementPlan
+from contracts.table_limits import TableLimits
 from spark_jobs.source import read_topic
 from tests.integration.enforce.line import KNOWN, Line, row
 
@@ -48,6 +49,9 @@ class CountingPlan:
 
     def with_now(self, now: int) -> CountingPlan:
         return CountingPlan(self._plan.with_now(now), self._notes)
+
+    def for_table(self, limits: TableLimits) -> CountingPlan:
+        return CountingPlan(self._plan.for_table(limits), self._notes)
 
     def judge(self, values: pa.Array, *beside: Any) -> pa.StructArray:
         self._note(len(values))
