@@ -32,6 +32,13 @@ _POLL_SECONDS = 0.05
 _RETENTION = ("retention.ms", "retention.bytes")
 _FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
+_SETTLING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+"""What a broker says of a partition that was just made, or has just moved."""
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
 
 
@@ -200,8 +207,15 @@ class Topics:
             raise Unavailable(f"topic {name} does not exist")
         with self._asking(f"look up offsets of topic {name}"):
             request = {TopicPartition(name, partition): spec for partition in range(identity[1])}
-            futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
-            return {found.partition: future.result().offset for found, future in futures.items()}
+            deadline = time.monotonic() + _TIMEOUT_SECONDS
+            while True:
+                futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
+                try:
+                    return {found.partition: future.result().offset for found, future in futures.items()}
+                except KafkaException as error:
+                    if error.args[0].code() not in _SETTLING or time.monotonic() > deadline:
+                        raise
+                time.sleep(_POLL_SECONDS)
 
 
 def _listed(settings: dict[str, str], keys: list[str]) -> str:

@@ -271,6 +271,7 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     assert not (run.state / "warehouse").exists()
 
 
+@pytest.mark.full  # the same with a table is above
 def test_records_reach_a_topic_when_asked_and_only_once_across_a_kill(up: StartUp) -> None:
     good, bad = "same-day.pass.json", "age-is-known.fail.json"
     run = up(str(EXAMPLES / "contract.yaml"), "--sink", "kafka")

@@ -39,7 +39,7 @@ SINKS = {
     "kafka": {"sink": "kafka"},
 }
 COMMIT_STEPS = (Step.QUARANTINE, Step.STAGE, Step.PUBLISH)
-QUICK = {("iceberg", Step.QUARANTINE), ("kafka", Step.DECIDE), ("postgresql", Step.STAGE)}
+QUICK = {("iceberg", Step.QUARANTINE), ("kafka", Step.DECIDE)}
 """The selection that is not left to the long run."""
 
 

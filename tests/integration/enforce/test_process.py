@@ -50,7 +50,9 @@ def test_several_streams_in_one_process(
     assert good.ledger().n == len(batches["batches"] if isinstance(batches, dict) else batches)
 
 
-@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("how", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.full)]
+)
 def test_a_signal_stops_gracefully(
     line: Line,
     registry: Registry,
@@ -103,6 +105,7 @@ def test_a_registry_that_goes_away_and_comes_back(
     assert line.reconcile().holds
 
 
+@pytest.mark.full  # test_faults.py has a second instance in the same process, for every sink
 def test_a_second_process_takes_over(
     line: Line, registry: Registry, publish: Publish, start: Callable[..., RunningJob]
 ) -> None:
