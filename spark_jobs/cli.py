@@ -13,34 +13,37 @@ from pydantic import ValidationError
 from contracts.errors import SettingsError
 from spark_jobs.settings import JobSettings, SinkSettings
 
+BootstrapServers = Annotated[
+    str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
+    ),
+]
+SinkKind = Annotated[
+    str | None, typer.Option(help="iceberg, delta or postgresql (a table), or kafka (a topic).")
+]
+Warehouse = Annotated[Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")]
+
 
 def enforce(  # noqa: PLR0913 - one parameter for each option
     contracts: Annotated[list[str], typer.Argument(metavar="CONTRACT_ID...", help="Contracts to enforce.")],
     *,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
-    ] = None,
-    kafka_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
-        ),
-    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    kafka_config: KafkaConfig = None,
     registry: Annotated[
         str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
     ] = None,
-    sink: Annotated[
-        str | None, typer.Option(help="iceberg, delta or postgresql (a table), or kafka (a topic).")
-    ] = None,
+    sink: SinkKind = None,
     write_mode: Annotated[
         str | None, typer.Option(help="append, or upsert on the primary key (not kafka).")
     ] = None,
     merge_mode: Annotated[
         str | None, typer.Option(help="copy-on-write or merge-on-read: how iceberg and delta upsert.")
     ] = None,
-    warehouse: Annotated[
-        Path | None, typer.Option(help="Directory of the Iceberg tables.", envvar="TIDEGATE_WAREHOUSE")
-    ] = None,
+    warehouse: Warehouse = None,
     checkpoints: Annotated[
         Path | None, typer.Option(help="Directory of Spark's checkpoints.", envvar="TIDEGATE_CHECKPOINTS")
     ] = None,
@@ -96,19 +99,10 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
 def reconcile(  # noqa: PLR0913 - one parameter for each option
     stream: Annotated[str, typer.Argument(metavar="STREAM", help="Contract id of the stream.")],
     *,
-    bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
-    ] = None,
-    kafka_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
-        ),
-    ] = None,
-    sink: Annotated[str | None, typer.Option(help="iceberg, delta, postgresql or kafka.")] = None,
-    warehouse: Annotated[
-        Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")
-    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    kafka_config: KafkaConfig = None,
+    sink: SinkKind = None,
+    warehouse: Warehouse = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Most records to name of each kind.")] = 20,
 ) -> None:

@@ -49,26 +49,21 @@ def judge_column(
 
     def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
         with crashes_without_values():
-            return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
-
-    # The annotations are strings here; pyspark asks for the types themselves.
-    def judge_both(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
-        assert shadow is not None  # noqa: S101 - narrows for the type checker
-        with crashes_without_values():
             moments = Moments(records=timestamps)
             judged = whole(values, moments, schema_headers(plan, headers))
+            if shadow is None:
+                return judged
             beside = shadow.judge(values, moments, lambda each: schema_headers(each, headers), typed=typed)
         fields = [*judged.type, pa.field("shadow", SHADOW_TYPE)]
         return pa.StructArray.from_arrays([*judged.flatten(), beside], fields=fields)
 
-    if shadow is not None:
-        judge_both.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
-        both = arrow_udf(judge_both, result).asNondeterministic()
-        return lambda values: both(values, F.to_json("headers"), F.col("timestamp"))
-    if reads_headers(plan) or plan.asks_now:
+    # The annotations are strings here; pyspark asks for the types themselves.
+    if shadow is not None or reads_headers(plan) or plan.asks_now:
         judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
         beside = arrow_udf(judge_beside, result).asNondeterministic()
-        headers = F.to_json("headers") if reads_headers(plan) else F.lit(None).cast("string")
+        # A shadow may look at headers where the enforced version does not.
+        is_read = shadow is not None or reads_headers(plan)
+        headers = F.to_json("headers") if is_read else F.lit(None).cast("string")
         return lambda values: beside(values, headers, F.col("timestamp"))
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
     udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()

@@ -63,8 +63,7 @@ class Shadow:
     def plan(self) -> EnforcementPlan:
         """Give the compiled version; compiled once in a process."""
         assert self.pickled is not None  # noqa: S101 - asked only where there is one
-        # Written by our own driver, and come the way that Spark's own pickles come.
-        plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301
+        plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - our own driver's, and come as Spark's pickles do
         return plan
 
     def judge(

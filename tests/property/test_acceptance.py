@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from contracts.acceptance.patterns import FORMATS, searched
 from contracts.errors import ContractError
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
+from tests import documents
 
 DATES = ("2024-02-29", "2023-02-29", "1900-02-29", "0000-01-01")
 INSTANTS = ("2024-02-29T00:00:00Z", "2024-02-29T23:59:60Z", "2024-02-29T00:00:00+01:00")
@@ -126,17 +126,7 @@ RULES = [
 
 
 def plan_of(schema: dict[str, Any], rules: list[dict[str, Any]]) -> EnforcementPlan:
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": schema},
-        "columns": [{"name": "whole", "from": "/p", "type": "json"}],
-        "rules": rules,
-    }
-    return compile_plan(DataContract.model_validate(document))
+    return documents.plan_with(schema, columns=[{"name": "whole", "from": "/p", "type": "json"}], rules=rules)
 
 
 @st.composite

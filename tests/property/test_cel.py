@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.fields import join
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
 from contracts.record import decode_exactly
 from contracts.rules.cel import Outcome, evaluate, evaluate_with
 from contracts.rules.cel_lowered import NotLoweredError
@@ -24,6 +23,7 @@ from contracts.rules.cel_syntax import syntax_of
 from contracts.rules.places import located, places
 from contracts.rules.program import DECODED, Program
 from contracts.verdict import Stage
+from tests import documents
 
 EXAMPLES = int(os.environ.get("TIDEGATE_CEL_EXAMPLES", "400"))
 
@@ -227,17 +227,8 @@ def plan_of(expression: str, nulls: str) -> EnforcementPlan:
 
 
 def plan_with(rule: dict[str, Any]) -> EnforcementPlan:
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": SCHEMA, "formats": "annotate"},
-        "columns": [{"name": "s", "from": "/s", "type": "json"}],
-        "rules": [rule],
-    }
-    return compile_plan(DataContract.model_validate(document))
+    columns = [{"name": "s", "from": "/s", "type": "json"}]
+    return documents.plan_with(SCHEMA, formats="annotate", columns=columns, rules=[rule])
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

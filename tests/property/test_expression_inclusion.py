@@ -15,13 +15,13 @@ from contracts.compatibility.expression_values import constant_of, values_betwee
 from contracts.compatibility.expressions import refuses_as_much
 from contracts.compatibility.rule_schemas import member_of
 from contracts.formats.json_fields import JsonFields
-from contracts.model import DataContract
 from contracts.plan import EnforcementPlan
 from contracts.record import decode_exactly
 from contracts.rule_model import Cel
 from contracts.rules.cel import Outcome, outcome_of, tree_of
 from contracts.rules.cel_syntax import Call
 from contracts.verdict import Stage
+from tests import documents
 from tests.property.test_cel import EXAMPLES as CEL_EXAMPLES
 from tests.property.test_cel import (
     FIELDS,
@@ -36,16 +36,7 @@ from tests.property.test_cel import (
 )
 
 EXAMPLES = CEL_EXAMPLES // 4
-_CONTRACT = DataContract.model_validate(
-    {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": SCHEMA, "formats": "annotate"},
-    }
-)
+_CONTRACT = documents.contract_with(SCHEMA, formats="annotate")
 known = partial(member_of, _CONTRACT, JsonFields(SCHEMA))
 _NUMBER = re.compile(r"(?<![\w.'-])-?\d+(?:\.\d+)?(?![\w.'-])")
 

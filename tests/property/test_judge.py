@@ -15,11 +15,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
 from contracts.record import decode_exactly, decode_json
 from contracts.verdict import Disposition, Stage, Violation
 from contracts.wire import Framed
+from tests import documents
 
 RULES = [
     {"id": "sentinel", "kind": "forbidden", "field": "/n", "values": [999, 0.5], "severity": "warning"},
@@ -53,19 +53,7 @@ COLUMNS = [
 ]
 
 
-def plan_of(schema: Any, kind: str = "json-schema", **others: Any) -> EnforcementPlan:
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": kind, "definition": schema},
-    }
-    return compile_plan(DataContract.model_validate(document | others))
-
-
-PLAN = plan_of(SCHEMA, rules=RULES, columns=COLUMNS)
+PLAN = documents.plan_with(SCHEMA, rules=RULES, columns=COLUMNS)
 
 digits = st.text("0123456789", min_size=1, max_size=22)
 number_texts = st.builds(
@@ -223,7 +211,7 @@ schemas = st.recursive(
 @given(schemas, st.lists(json_values, min_size=1, max_size=5))
 def test_the_schema_means_what_python_jsonschema_says(schema: dict[str, Any], records: list[Any]) -> None:
     whole = {"properties": {"id": {"type": "string"}, "record": schema}}
-    plan = plan_of(whole, columns=[{"name": "id", "from": "/id", "type": "string"}])
+    plan = documents.plan_with(whole, columns=[{"name": "id", "from": "/id", "type": "string"}])
     reference = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["date"]))
     judged = plan.judge(
         pa.array([json.dumps({"record": record}).encode() for record in records], pa.binary())
@@ -266,7 +254,7 @@ avro_leaf = st.fixed_dictionaries(
 avro_records = st.builds(
     lambda leaf, inner: leaf | {"a": inner}, avro_leaf, st.lists(st.one_of(st.none(), avro_leaf), max_size=3)
 )
-AVRO_PLAN = plan_of(AVRO, "avro", columns=[{"name": "i", "from": "/i", "type": "int"}])
+AVRO_PLAN = documents.plan_with(AVRO, kind="avro", columns=[{"name": "i", "from": "/i", "type": "int"}])
 
 
 def encoded(record: Any) -> bytes:

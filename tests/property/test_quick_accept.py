@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.model import DataContract
 from contracts.number_scan import suspect_rows
-from contracts.plan import compile_plan
 from contracts.record import _INEXACT
 from contracts.rules.compiled import RuleSet
+from tests import documents
 
 FIELDS = {
     "n": {"type": ["number", "null"]},
@@ -107,16 +106,7 @@ def rule_set(bodies: list[tuple[dict[str, Any], str]]) -> RuleSet:
         {"id": f"r{index}", **body, **({} if body["kind"] == "cel" else {"nulls": nulls})}
         for index, (body, nulls) in enumerate(bodies)
     ]
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": {"type": "object", "properties": FIELDS}},
-        "rules": rules,
-    }
-    return compile_plan(DataContract.model_validate(document))._rules
+    return documents.plan_with({"type": "object", "properties": FIELDS}, rules=rules)._rules
 
 
 @settings(max_examples=400, deadline=None)

@@ -17,8 +17,8 @@ from contracts.column_values import (
     texts_as_instants,
     texts_as_local_times,
 )
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
+from tests import documents
 
 TEXTS = st.sampled_from(
     ("", "a", "ab", "A1", 'q"', "b\\", "é", "😀", "\x1f", "\x1e", "\x1d", "a\x1db", "\n", "\x00", "\x7f", "null", "a,b", '","')
@@ -91,18 +91,7 @@ RULES = [
 
 
 def plan_of(definition: dict[str, Any], columns: list[dict[str, Any]], on_violation: str) -> EnforcementPlan:
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": definition},
-        "columns": columns,
-        "rules": RULES,
-        "on_violation": on_violation,
-    }
-    return compile_plan(DataContract.model_validate(document))
+    return documents.plan_with(definition, columns=columns, rules=RULES, on_violation=on_violation)
 
 
 def exact(plan: EnforcementPlan) -> EnforcementPlan:

@@ -11,11 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import ContractError
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments, offset_of_now
 from contracts.rules.times import instant_key, instant_text
 from contracts.verdict import Stage
+from tests import documents
 
 NOW = 1_704_067_200 * 10**9
 texts = st.one_of(
@@ -57,17 +57,8 @@ def plan_of(rule: dict[str, Any]) -> EnforcementPlan:
         "type": "object",
         "properties": {"at": {"type": ["string", "null"], "format": "date-time"}, "n": {}},
     }
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": definition, "formats": "annotate"},
-        "columns": [{"name": "n", "from": "/n", "type": "json"}],
-        "rules": [{"id": "r", **rule}],
-    }
-    return compile_plan(DataContract.model_validate(document))
+    columns = [{"name": "n", "from": "/n", "type": "json"}]
+    return documents.plan_with(definition, formats="annotate", columns=columns, rules=[{"id": "r", **rule}])
 
 
 def bound_of(text: str, now: int) -> Any:

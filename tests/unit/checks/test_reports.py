@@ -261,7 +261,7 @@ class TestSarif:
     def test_what_readers_with_the_earlier_version_meet_is_a_rule_of_its_own(self) -> None:
         forward = replace(LOWERED, direction=Direction.FORWARD)
         loosened = replace(LOWERED, code="rule.loosened", direction=Direction.FORWARD)
-        (run,) = self.log(report_of(ContractCheck("f", findings=(LOWERED, forward, loosened))))["runs"]  # type: ignore[misc]
+        (run,) = self.log(report_of(ContractCheck("f", findings=(LOWERED, forward, loosened))))["runs"]
         rules = {rule["id"]: rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"]}
         assert rules == {
             "rule.loosened": "A rule lets records pass that it refused.",

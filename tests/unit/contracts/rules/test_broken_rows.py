@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
+from tests import documents
 
 SCHEMA = {
     "type": "object",
@@ -32,16 +32,7 @@ VALUES = [
 
 
 def plan_of(*rules: dict[str, Any]) -> EnforcementPlan:
-    document = {
-        "apiVersion": "tidegate/v1",
-        "kind": "DataContract",
-        "id": "a.b",
-        "version": "1.0.0",
-        "topic": "a.b",
-        "schema": {"type": "json-schema", "definition": SCHEMA},
-        "rules": [{"id": f"r{index}"} | rule for index, rule in enumerate(rules)],
-    }
-    return compile_plan(DataContract.model_validate(document))
+    return documents.plan_with(SCHEMA, rules=[{"id": f"r{index}"} | rule for index, rule in enumerate(rules)])
 
 
 RULES = [

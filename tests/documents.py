@@ -1,0 +1,31 @@
+"""Contracts of tests that are about one part of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from contracts.model import DataContract
+from contracts.plan import EnforcementPlan, compile_plan
+
+
+def contract_with(
+    definition: Any, *, kind: str = "json-schema", formats: str | None = None, **parts: Any
+) -> DataContract:
+    """Make a contract of a schema; `parts` are its other top-level members, such as rules and columns."""
+    schema = {"type": kind, "definition": definition} | ({} if formats is None else {"formats": formats})
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "a.b",
+        "version": "1.0.0",
+        "topic": "a.b",
+        "schema": schema,
+    }
+    return DataContract.model_validate(document | parts)
+
+
+def plan_with(
+    definition: Any, *, kind: str = "json-schema", formats: str | None = None, **parts: Any
+) -> EnforcementPlan:
+    """Compile such a contract."""
+    return compile_plan(contract_with(definition, kind=kind, formats=formats, **parts))
