@@ -30,17 +30,18 @@ class Figure:
 def interleaved_seconds(
     cases: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """Time every case once a round, after one untimed round; return the median seconds of each.
+    """Time every case once a round, after one untimed round if there are several; return the median seconds of each.
 
     Interleaving spreads the machine's moods over all cases, so that the ratios hold on a noisy machine.
     `time.process_time` as the clock counts the processor's seconds of this process only.
     """
     taken: dict[str, list[float]] = {name: [] for name in cases}
-    for round_number in range(rounds + 1):
+    untimed = 1 if rounds > 1 else 0
+    for round_number in range(untimed + rounds):
         for name, run in cases.items():
             start = clock()
             run()
-            if round_number:
+            if round_number >= untimed:
                 taken[name].append(clock() - start)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 

@@ -20,6 +20,8 @@ QUESTIONS = (
     "avro",
     "batch_fixed_cost",
     "kafka_throughput",
+    "protocol",
+    "operations",
     "registry",
     "compatibility",
     "expectations",

@@ -36,6 +36,7 @@ class Comparing:
             batch.column("value"),
             Moments(records=timestamps),
             lambda plan: schema_headers(plan, headers),
+            batch.column("key"),
             typed=True,
         )
 
@@ -45,6 +46,7 @@ class Comparing:
                 batch.column("value")[index].as_py(),
                 None if header is None else header[0].as_py(),
                 timestamps.slice(index, 1),
+                batch.column("key")[index].as_py(),
             )
 
         self.differences.add(batch, judged, shadow, look)

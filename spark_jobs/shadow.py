@@ -19,6 +19,7 @@ from contracts.counts import RuleCount, RuleKey, rule_counts
 from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.shadow import Change, ShadowReason, ShadowResult, ShadowSample
+from contracts.table_limits import TableLimits
 from contracts.verdict import Disposition
 
 SHADOW_TYPE: Final = pa.struct(
@@ -33,11 +34,12 @@ _MOST_REASONS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """What one record is explained from: its value, its schema header, and an array of its one timestamp."""
+    """What one record is explained from: its value, its schema header, an array of its one timestamp, its Kafka key."""
 
     value: bytes | None
     header: bytes | None
     timestamp: pa.Array
+    key: bytes | None = None
 
 
 Look = Callable[[EnforcementPlan, int], Original]
@@ -60,6 +62,16 @@ class Shadow:
         """Make a compiled version ready to travel."""
         return cls(plan.contract.version, pickle.dumps(plan))
 
+    def for_table(self, limits: Callable[[EnforcementPlan], TableLimits]) -> Shadow:
+        """Give this version for a table that asks more of its rows, as `limits` says. Never raises."""
+        if self.pickled is None:
+            return self
+        try:
+            plan = self.plan()
+            return Shadow.of(plan.for_table(limits(plan)))
+        except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
+            return Shadow(self.version, failure=_could_not(type(error).__name__))
+
     def plan(self) -> EnforcementPlan:
         """Give the compiled version; compiled once in a process."""
         assert self.pickled is not None  # noqa: S101 - asked only where there is one
@@ -71,15 +83,20 @@ class Shadow:
         values: pa.Array,
         moments: Moments,
         headers: Callable[[EnforcementPlan], pa.Array],
+        keys: pa.Array | None = None,
         *,
         typed: bool,
     ) -> pa.StructArray:
-        """Judge as `EnforcementPlan.judge` does; gives SHADOW_TYPE, of the same length. Never raises."""
+        """Judge as `EnforcementPlan.judge` does, or `judge_typed`; gives SHADOW_TYPE, of the same length. Never raises."""
         count = len(values)
         try:
             plan = self.plan()
-            judge = plan.judge_typed if typed else plan.judge
-            judged = judge(values, moments, headers(plan))
+            looked_up = headers(plan)
+            judged = (
+                plan.judge_typed(values, moments, looked_up, keys)
+                if typed
+                else plan.judge(values, moments, looked_up)
+            )
             verdict = [judged.field(0), judged.field(1), pa.nulls(count, pa.string())]
         except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
             name = pa.scalar(type(error).__name__)
@@ -159,7 +176,7 @@ class Differences:
         plan = self._refusing(change)
         seen = look(plan, index)
         verdict = plan.explain(
-            seen.value, seen.header, typed=self._typed, moments=Moments(records=seen.timestamp)
+            seen.value, seen.header, typed=self._typed, moments=Moments(records=seen.timestamp), key=seen.key
         )
         return tuple(
             ShadowReason(stage=each.stage, code=each.code, pointer=each.pointer)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import jsonschema_rs
 
 from contracts.errors import ContractError, Problem
-from contracts.fields import join
+from contracts.fields import join, tokens
 from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
 from contracts.formats.json_patterns import EcmaPatterns
@@ -77,21 +78,45 @@ class JsonSchemaFormat:
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
         found: dict[Violation, None] = {}
-        for violation, _ in self.errors(record):
-            found[violation] = None
-            if len(found) == MAX_VIOLATIONS:
-                break
+        try:
+            for error in self._validator.iter_errors(record):
+                found[self._violation(error)] = None
+                if len(found) == MAX_VIOLATIONS:
+                    break
+        except ValueError:  # an error holds its value, and Python makes no integer of more than 4,300 digits
+            found = dict.fromkeys(islice(self._without_values(record), MAX_VIOLATIONS))
         return tuple(found)
 
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
-        """Give each way in which a record breaks the schema with the error behind it, which holds its values."""
-        return ((self._violation(error), error) for error in self._validator.iter_errors(record))
+        """Give each way in which a record breaks the schema with the error behind it, which holds its values.
+
+        None of a record with an integer of more than 4,300 digits, of which there is no error with values.
+        """
+        try:
+            yield from ((self._violation(error), error) for error in self._validator.iter_errors(record))
+        except ValueError:
+            return
 
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""
         errors = self._validator.iter_errors(record)
         original = self.patterns.original
         return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)
+
+    def _without_values(self, record: Any) -> Iterator[Violation]:
+        """Give each way in which a record breaks the schema, by keyword and place alone."""
+        names = self.fields.names()
+        for error in self._validator.evaluate(record).errors():
+            keyword = tokens(error["schemaLocation"])[-1]
+            path: list[str] = []
+            value = record
+            for token in tokens(error["instanceLocation"]):
+                is_known = isinstance(value, list) or token in names
+                value = value[int(token)] if isinstance(value, list) else value[token]
+                path.append(token if is_known else "*")
+            yield _violation(
+                keyword, join(tuple(path)), f"does not fit the keyword `{keyword}` of the schema"
+            )
 
     def _violation(self, error: jsonschema_rs.ValidationError) -> Violation:
         names = self.fields.names()

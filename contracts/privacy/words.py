@@ -137,6 +137,8 @@ def plain_sentence(violation: Violation) -> str:
     if message.startswith("has items") and path and path[-1].isdigit():
         path = path[:-1]  # the place is that of the item, the sentence about the array
     name = path[-1] if path else ""
+    if name.isdigit():  # an element says nothing without its array
+        name = "/".join(path[-2:])
     if _NEEDS_SUBJECT.match(message):
         subject = {"": "the record", "*": "an undeclared property"}.get(name, name)
         if message.startswith("required property"):

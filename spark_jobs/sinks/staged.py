@@ -103,7 +103,9 @@ class StagedSink:
 
     def judge(self, batch: MicroBatch) -> JudgedFiles:
         """Judge the rows that are not settled; the accepted ones are written to files that nobody sees yet."""
-        batch = replace(batch, plan=batch.plan.for_table(self._table.limits(batch.plan)))
+        shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
+        plan = batch.plan.for_table(self._table.limits(batch.plan))
+        batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
         settled = self._settled.within(batch.start, batch.end)
         rows = _without(batch.rows, list(settled)) if settled else batch.rows
         records = span(batch.start, batch.end)

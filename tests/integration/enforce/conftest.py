@@ -135,3 +135,5 @@ def job(jars: Jars, registry: Registry, tmp_path: Path) -> Iterator[Callable[...
     for process in started:
         process.kill()
         process.wait()
+    if started:  # shown of a test that failed
+        sys.stderr.write((tmp_path / "job.log").read_text()[-5000:])

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -41,32 +42,7 @@ pytestmark = pytest.mark.full
 
 StartRunning = Callable[..., RunningJob]
 DEADLINE_SECONDS = 180
-CLOCK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <sys/time.h>
-#include <time.h>
-static long ahead(void) { const char *s = getenv("CLOCK_AHEAD_SECONDS"); return s ? atol(s) : 0; }
-int clock_gettime(clockid_t id, struct timespec *now) {
-  int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-  int failed = real(id, now);
-  if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) now->tv_sec += ahead();
-  return failed;
-}
-int gettimeofday(struct timeval *now, void *zone) {
-  int (*real)(struct timeval *, void *) = dlsym(RTLD_NEXT, "gettimeofday");
-  int failed = real(now, zone);
-  if (!failed) now->tv_sec += ahead();
-  return failed;
-}
-time_t time(time_t *now) {
-  struct timespec at;
-  clock_gettime(CLOCK_REALTIME, &at);
-  if (now) *now = at.tv_sec;
-  return at.tv_sec;
-}
-"""
+CLOCK = Path(__file__).with_name("clock.c")
 
 
 def more(line: Line, first: int) -> None:
@@ -177,7 +153,7 @@ def test_compaction_leaves_gaps_and_transactions_abort(
     for outcome in (producer.commit, producer.abort, producer.commit):
         producer.begin([row(n, 999 if n % 3 == 0 else 1) for n in range(8)])
         outcome()
-    line.produce(*(row(n % 4, 2) for n in range(20)))
+    line.produce(*(_of_now(row(n % 4, 2)) for n in range(20)))
     kafka = line.settings.kafka
     deadline = time.monotonic() + DEADLINE_SECONDS
     number = 100
@@ -186,7 +162,7 @@ def test_compaction_leaves_gaps_and_transactions_abort(
         if len(found) < 16 + 20 + (number - 100) - 10:
             break
         assert time.monotonic() < deadline, "nothing was compacted"
-        line.produce(row(number))
+        line.produce(_of_now(row(number)))
         number += 1
         time.sleep(0.5)
     _alter(line, line.topic, "cleanup.policy", "delete")  # what is judged from here on stays, to be looked at
@@ -195,6 +171,11 @@ def test_compaction_leaves_gaps_and_transactions_abort(
     line.enforce()
     require_exactly_once(line)
     assert line.ledger().totals.absent > 10
+
+
+def _of_now(sent: Sent) -> Sent:
+    """A broker begins a new segment by the times of records: those of one time, or older ones, stay in one."""
+    return replace(sent, timestamp_ms=int(time.time() * 1000))
 
 
 def test_the_quarantine_topic_takes_no_record_for_a_while(
@@ -307,9 +288,8 @@ def test_the_broker_is_killed_and_comes_back(
     broker = own_broker()
     bootstrap = broker.bootstrap
     line = make_line(bootstrap_servers=bootstrap)
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(line.topic, 2, 1)])[
-        line.topic
-    ].result(30)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    client.create_topics([NewTopic(line.topic, 2, 1)])[line.topic].result(30)
     fill(line, publish)
     job = start(registry.url, [line])
     job.await_event("batch_published", lag=0)
@@ -346,10 +326,8 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("shifting the clock of a process needs a C compiler (apt install gcc)")
-    folder = tmp_path_factory.mktemp("clock")
-    (folder / "clock.c").write_text(CLOCK)
-    library = folder / "clock.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "clock.c", "-ldl"], check=True)
+    library = tmp_path_factory.mktemp("clock") / "clock.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, CLOCK, "-ldl"], check=True)
     return str(library)
 
 

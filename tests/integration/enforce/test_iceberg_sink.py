@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from contracts.counts import RuleCount
 from contracts.errors import Fenced, StreamStopped
 from contracts.evidence import read_evidence
-from contracts.ledger import BatchTotals
+from contracts.ledger import BatchTotals, span
 from contracts.verdict import Severity, Stage
 from spark_jobs.reconcile import open_table
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
@@ -91,6 +91,8 @@ def test_every_offset_is_accounted_for(line: Line) -> None:
     line.enforce(max_offsets=6)
     assert line.ledger().totals == BatchTotals(written=18, quarantined=1, dropped=1, absent=0)
     assert line.reconcile().holds
+    # A backlog is taken in batches of that many offsets, however long it is.
+    assert max(span(report.start, report.end) for report in line.reports) == 6
     assert sum(report.warned for report in line.reports) == 1
     counts: dict[str, int] = {}
     for report in line.reports:

@@ -131,3 +131,22 @@ def test_a_budget_that_fails_ends_the_stream_and_what_is_accepted_then_passes(
     assert end() is None
     assert (len(line.rows()), len(line.quarantined())) == (1, 2)
     assert line.reconcile().holds
+
+
+@pytest.mark.full
+def test_a_job_that_is_to_end_by_itself_says_that_its_stream_is_paused(
+    line: Line,
+    registry: Registry,
+    publish: Publish,
+    start: Callable[..., RunningJob],
+    ask: Callable[..., Any],
+) -> None:
+    publish(line.document())
+    line.produce(row(0))
+    ask(line, "pause", reason="the clock is wrong")
+    job = start(registry.url, [line], "--available-now")
+    assert job.exit_code() == 4, "".join(job.lines)
+    assert any("is paused (the clock is wrong; by anonymous" in each for each in job.lines)
+    ask(line, "resume")
+    assert start(registry.url, [line], "--available-now").exit_code() == 0
+    assert len(line.rows()) == 1

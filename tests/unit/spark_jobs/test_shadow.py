@@ -13,10 +13,12 @@ from contracts.document import parse_contract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.rules.clock import Moments
 from contracts.shadow import Change, ShadowReason, ShadowResult
+from contracts.table_limits import TableLimits
 from contracts.verdict import Stage
 from spark_jobs.comparing import Comparing
 from spark_jobs.shadow import Shadow, merged
 from spark_jobs.shadow_source import RegistryShadows
+from spark_jobs.sinks.merging import merge_limits
 from tests.integration.enforce.line import KNOWN, SCHEMA
 
 FAILING = {**KNOWN, "id": "never-7", "values": [7], "on_violation": "fail"}
@@ -43,6 +45,7 @@ def batch_of(*values: Any) -> pa.RecordBatch:
             "partition": pa.array([1] * count, pa.int32()),
             "offset": pa.array(range(100, 100 + count), pa.int64()),
             "timestamp": pa.array([0] * count, pa.timestamp("us", "UTC")),
+            "key": pa.array([None] * count, pa.binary()),
             "value": pa.array([json.dumps(value).encode() for value in values], pa.binary()),
             "headers": pa.array([None] * count, pa.string()),
         }
@@ -79,6 +82,27 @@ def test_what_would_be_refused_and_accepted_is_counted_by_the_rule_that_refuses(
     ]
     assert found.samples[1].reasons == (ShadowReason(stage=Stage.RULE, code="never-7", pointer="/amount"),)
     assert "999" not in found.model_dump_json()
+
+
+def test_it_is_held_to_what_its_table_asks_of_rows() -> None:
+    shadow = Shadow.of(plan_of("2.0.0", primary_key=["id", "day"])).for_table(merge_limits)
+    active = plan_of("1.0.0", primary_key=["id"])
+    found = compared(active.for_table(merge_limits(active)), shadow, batch_of(good(day="2024-01-01"), good()))
+    assert (found.compared, found.would_refuse) == (2, 1)
+    (sample,) = found.samples
+    assert (sample.offset, [(each.stage, each.code) for each in sample.reasons]) == (
+        101,
+        [(Stage.COLUMN, "day")],
+    )
+
+
+def test_a_table_that_cannot_say_what_it_asks_is_told_and_raises_nothing() -> None:
+    def broken(plan: EnforcementPlan) -> TableLimits:
+        raise KeyError(plan.contract.id)
+
+    shadow = Shadow.of(plan_of("2.0.0")).for_table(broken)
+    assert shadow.pickled is None
+    assert "KeyError" in str(compared(plan_of(), shadow, batch_of(good())).failure)
 
 
 def test_places_say_the_keyword_and_no_undeclared_name_and_are_few() -> None:

@@ -317,3 +317,15 @@ def test_long_and_odd_values_are_cut_and_made_visible() -> None:
     assert found.sentence == 'x is the text "\\u001b[2J\\u202e\\u200b", not a whole number'
     (found,) = told(plan({"properties": {"x": {"maximum": 1}}}), b'{"x": ' + b"9" * 100 + b"}")
     assert found.sentence == "x 99999999999999999999… (100 digits) is above 1"
+
+
+def test_numbers_that_python_cannot_write_are_told_by_keyword_and_place() -> None:
+    fields = {"n": {"maximum": 10}, "s": {"type": "string"}, "l": {"items": {"type": "string"}}}
+    compiled = plan({"properties": fields})
+    value = b'{"n":@,"s":@,"l":["a",@]}'.replace(b"@", b"7" * 5_000)
+    found = told(compiled, value)
+    assert [(each.violation.code, each.violation.pointer, each.sentence) for each in found] == [
+        ("maximum", "/n", "n does not fit the keyword `maximum` of the schema"),
+        ("type", "/s", "s does not fit the keyword `type` of the schema"),
+        ("type", "/l/1", "l/1 does not fit the keyword `type` of the schema"),
+    ]

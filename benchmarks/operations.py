@@ -1,0 +1,224 @@
+"""Measure what an operator waits for: records that come slowly, and a job that was killed.
+
+The job is `tidegate enforce` in a process of its own, with a real broker and a real registry, its settings as they come.
+*Latency*: records are produced at a steady rate; a record's time ends when the job's log tells that the batch is published
+that it is in. *Restart*: from kill -9 to the first batch that the next process publishes, records coming all the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.admissions_data import contract, values
+from benchmarks.figures import Figure, benchmark_parser, report_figures
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.jars import ensure_jars
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import RunDirectory
+
+TOPIC: Final = "bench.admissions"
+RATE: Final = 1_000
+MEDIAN_BOUND: Final = 0.9
+P99_BOUND: Final = 2.5
+RESTART_BOUND: Final = 25.0
+_DEADLINE: Final = 180.0
+
+
+@dataclass
+class Job:
+    """A job's process, and when its log told what."""
+
+    process: subprocess.Popen[str]
+    published: list[tuple[float, int]] = field(default_factory=list)
+    """Of each published batch, when it was told (`time.time`) and how many records it had."""
+
+    def read(self) -> None:
+        """Read the log until the process ends."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            event: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "batch_published":
+                self.published.append((time.time(), event["records"]))
+
+    @property
+    def records(self) -> int:
+        """Records of all batches that this process has published."""
+        return sum(records for _, records in self.published)
+
+
+class Feed:
+    """Produces records at a steady rate, to the one partition of the topic, and notes when."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._values = values(20_000)
+        self.sent: list[float] = []
+
+    def run(self, stopping: threading.Event) -> None:
+        """Produce until told to stop."""
+        begun = time.time()
+        while not stopping.wait(0.01):
+            due = int((time.time() - begun) * RATE)
+            while len(self.sent) < due:
+                self._producer.produce(TOPIC, self._values[len(self.sent) % len(self._values)], partition=0)
+                self.sent.append(time.time())
+            self._producer.poll(0)
+        assert not self._producer.flush(60)
+
+
+class Line:
+    """Broker, registry, topic and contract, and the jobs on them."""
+
+    def __init__(self, folder: Path, bootstrap: str, registry: str) -> None:
+        self._bootstrap = bootstrap
+        self._environment = {
+            **os.environ,
+            "TIDEGATE_BOOTSTRAP_SERVERS": bootstrap,
+            "TIDEGATE_REGISTRY_URL": registry,
+            "TIDEGATE_WAREHOUSE": str(folder / "warehouse"),
+            "TIDEGATE_CHECKPOINTS": str(folder / "checkpoints"),
+            "TIDEGATE_SPARK_JARS": str(ensure_jars().spark_dir),
+        }
+        client = AdminClient({"bootstrap.servers": bootstrap})
+        client.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
+        governing = contract().model_copy(update={"topic": TOPIC})
+        self._stream = governing.id
+        document = governing.model_dump(mode="json", by_alias=True, exclude_none=True)
+        httpx.post(f"{registry}/api/v1/contracts", json=document).raise_for_status()
+
+    @contextmanager
+    def feed(self) -> Iterator[Feed]:
+        """Produce as long as it lasts."""
+        feed, stopping = Feed(self._bootstrap), threading.Event()
+        thread = threading.Thread(target=feed.run, args=(stopping,))
+        thread.start()
+        try:
+            yield feed
+        finally:
+            stopping.set()
+            thread.join()
+
+    @contextmanager
+    def job(self) -> Iterator[Job]:
+        """Run a job; it is killed at the end, if it still runs."""
+        command = [sys.executable, "-m", "gateway.cli.main", "enforce", self._stream]
+        process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
+        job = Job(process)
+        reader = threading.Thread(target=job.read)
+        reader.start()
+        try:
+            yield job
+        finally:
+            process.kill()
+            process.wait()
+            reader.join()
+
+
+def main() -> None:
+    """Start broker and registry, measure, write the figures."""
+    arguments = benchmark_parser(__doc__).parse_args()
+    warm, measured, restarts = (2, 5, 1) if arguments.smoke else (30, 60, 3)
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-operations-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        run = RunDirectory(folder / "run", folder / "logs")
+        broker = stack.enter_context(
+            Broker(folder / "broker", run, ensure_jars(), find_java(), BrokerOptions())
+        )
+        line = Line(folder, broker.bootstrap, stack.enter_context(registry(folder)))
+        with line.feed() as feed:
+            latencies = sorted(measure_latency(line, feed, warm, measured))
+            seconds = statistics.median(measure_restart(line) for _ in range(restarts))
+    median, p99 = latencies[len(latencies) // 2], latencies[len(latencies) * 99 // 100]
+    figures = [
+        Figure.of("latency_median", median, "s", MEDIAN_BOUND),
+        Figure.of("latency_p99", p99, "s", P99_BOUND),
+        Figure.of("restart_after_kill", seconds, "s", RESTART_BOUND),
+    ]
+    report_figures(figures, arguments.out)
+
+
+def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> list[float]:
+    """Give the seconds from produce to published of each record that was produced in the measured time."""
+    with line.job() as job:
+        wait_until(lambda: bool(job.published) and job.records > len(feed.sent) - RATE)
+        time.sleep(warm)
+        first = len(feed.sent)
+        time.sleep(measured)
+        last = len(feed.sent)
+        wait_until(lambda: job.records >= last)
+        told, counts = zip(*job.published, strict=True)
+        ends = list(accumulate(counts))
+    found, batch = [], 0
+    for index in range(first, last):
+        while ends[batch] <= index:
+            batch += 1
+        found.append(told[batch] - feed.sent[index])
+    return found
+
+
+def measure_restart(line: Line) -> float:
+    """Give the seconds from the end of a killed job to the first batch of the next."""
+    with line.job() as job:
+        wait_until(lambda: bool(job.published))
+        job.process.send_signal(signal.SIGKILL)
+    begun = time.time()
+    with line.job() as job:
+        wait_until(lambda: bool(job.published))
+        return job.published[0][0] - begun
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so; raises TimeoutError."""
+    deadline = time.monotonic() + _DEADLINE
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the job did not get there")
+        time.sleep(0.05)
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[str]:
+    """Serve a registry; gives its address."""
+    command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+    command += ["--database-url", f"sqlite:///{folder}/registry.db"]
+    with (folder / "registry.log").open("w") as log:
+        process = subprocess.Popen(command, stderr=log)
+        try:
+            yield f"http://127.0.0.1:{_port(folder / 'registry.log')}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _port(log: Path) -> int:
+    def found() -> list[dict[str, Any]]:
+        events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+        return [event for event in events if event["event"] == "registry_listening"]
+
+    wait_until(lambda: bool(found()))
+    return int(found()[0]["port"])
+
+
+if __name__ == "__main__":
+    main()

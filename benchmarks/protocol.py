@@ -1,0 +1,174 @@
+"""Measure what the exactly-once protocol adds to a batch: the same records judged and written, with it and plainly.
+
+Both read the same records of a real broker, judge them in the same pass and write the same files. The protocol then
+commits refused records in a fenced transaction, stages the files, and moves table and ledger by compare-and-set. Plainly,
+refused records are produced and flushed, and the files appended in one commit: a crash in between loses or doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+from confluent_kafka import Producer
+
+from benchmarks.admissions_data import contract
+from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
+from benchmarks.kafka_throughput import TOPIC, fill
+from benchmarks.spark_session import benchmark_session, benchmark_settings
+from contracts.counts import RuleKey
+from contracts.ledger import Ledger, Vector
+from contracts.output_topics import quarantine_topic
+from contracts.plan import compile_plan
+from gateway.embedded.broker import Broker, BrokerOptions
+from gateway.embedded.demo.stream import PARTITIONS
+from gateway.embedded.jars import ensure_jars
+from gateway.embedded.java import find_java
+from gateway.embedded.processes import RunDirectory
+from spark_jobs.data_files import with_headers
+from spark_jobs.decide import decide
+from spark_jobs.records import Destination, refused_records
+from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from spark_jobs.sinks.sink import MicroBatch, StreamStart
+from spark_jobs.sinks.staged import JudgedFiles, StagedSink
+from spark_jobs.steps import Stopwatch, ignore_steps
+from spark_jobs.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.settings import JobSettings
+
+LARGE: Final = 100_000
+SMALL: Final = 1_000
+
+
+class Stream:
+    """One stream with a table of its own, which takes the first records of the topic again and again."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, name: str) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._topics = Topics(settings.kafka)
+        self._source = self._describe(TOPIC)
+        self._topics.ensure_output(quarantine_topic(TOPIC), self._source)
+        self._quarantine = self._describe(quarantine_topic(TOPIC))
+        self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
+        self._table = LedgerTable(spark, table_name(self._plan.contract.id))
+        self._sink = StagedSink(settings, self._table, self._quarantine)
+        begin = dict.fromkeys(range(PARTITIONS), 0)
+        watch = Stopwatch(self._plan.contract.id, ignore_steps)
+        self._ledger: Ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 5})
+        self.rows = 0
+
+    def by_protocol(self, records: int) -> None:
+        """Take a batch as the job does."""
+        batch, judged = self._judge(records)
+        # The topic must be the one that the ledger counts, before its records are read and after.
+        for _ in range(2):
+            assert self._topics.identity(TOPIC) is not None
+        decision = decide(batch.plan, judged.tallies, judged.first_failed)
+        judged.write(decision)
+        self.rows += decision.written
+
+    def plainly(self, records: int) -> None:
+        """Take a batch as a job does that trusts in luck."""
+        batch, judged = self._judge(records)
+        decision = decide(batch.plan, judged.tallies, judged.first_failed)
+        refused = judged.results.filter(pc.field("value").is_valid())
+        to = Destination(self._quarantine, self._ledger, batch.plan)
+        for record in refused_records(with_headers(refused), to, Counter[RuleKey]()):
+            self._producer.produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                timestamp=record.timestamp_ms,
+                headers=record.headers,
+            )
+        assert not self._producer.flush(60)
+        table = self._table._load()  # noqa: SLF001 - the commit without the ledger is nobody's face
+        append = table.newAppend()
+        for name in judged.results.column("file").drop_null().to_pylist():
+            append.appendFile(self._table._described(table, name))  # noqa: SLF001 - as above
+        append.commit()
+        self.rows += decision.written
+
+    def assert_complete(self) -> None:
+        """Assert that the table holds what was written; outside the timing."""
+        assert self._spark.table(table_name(self._plan.contract.id)).count() == self.rows > 0
+
+    def _judge(self, records: int) -> tuple[MicroBatch, JudgedFiles]:
+        ends: Vector = dict.fromkeys(range(PARTITIONS), records // PARTITIONS)
+        options = {
+            **self._settings.kafka.for_spark(),
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            "endingOffsets": json.dumps({TOPIC: {str(partition): end for partition, end in ends.items()}}),
+            "includeHeaders": "true",
+            "kafka.fetch.max.wait.ms": "50",
+        }
+        rows = self._spark.read.format("kafka").options(**options).load()
+        watch = Stopwatch(self._plan.contract.id, ignore_steps)
+        batch = MicroBatch(rows, dict.fromkeys(ends, 0), ends, self._plan, (), watch)
+        return batch, self._sink.judge(batch)
+
+    def _describe(self, topic: str) -> Topic:
+        found = self._topics.describe(topic)
+        assert found is not None
+        return found
+
+
+def main() -> None:
+    """Start a broker, fill the topic, measure, write the figures."""
+    arguments = benchmark_parser(__doc__).parse_args()
+    sizes, rounds = ((2_000, 400), 1) if arguments.smoke else ((LARGE, SMALL), 15)
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-bench-broker-"))
+    try:
+        run = RunDirectory(folder / "run", folder / "logs")
+        with Broker(folder / "broker", run, ensure_jars(), find_java(), BrokerOptions()) as broker:
+            fill(broker.bootstrap, max(sizes))
+            settings = benchmark_settings(broker.bootstrap)
+            spark = benchmark_session(settings)
+            try:
+                measured = [measure(spark, settings, size, rounds) for size in sizes]
+            finally:
+                spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    (large, large_plain), (small, small_plain) = ((a * 1000, b * 1000) for a, b in measured)
+    figures = [
+        Figure.of("protocol_large_batch_over_plain", large, "ms", large_plain),
+        Figure.of("protocol_small_batch_over_plain", small, "ms", small_plain),
+    ]
+    for name, with_it, without in (("large", large, large_plain), ("small", small, small_plain)):
+        print(
+            f"  {name} batch: {with_it:,.0f} ms, plainly {without:,.0f} ms, added {with_it - without:,.0f} ms"
+        )
+    report_figures(figures, arguments.out)
+
+
+def measure(spark: SparkSession, settings: JobSettings, records: int, rounds: int) -> tuple[float, float]:
+    """Give the seconds of a batch of so many records by the protocol, and plainly."""
+    exact = Stream(spark, settings, f"protocol{records}")
+    plain = Stream(spark, settings, f"plain{records}")
+    cases: dict[str, Callable[[], object]] = {
+        "protocol": partial(exact.by_protocol, records),
+        "plain": partial(plain.plainly, records),
+    }
+    seconds = interleaved_seconds(cases, rounds)
+    exact.assert_complete()
+    plain.assert_complete()
+    return seconds["protocol"], seconds["plain"]
+
+
+if __name__ == "__main__":
+    main()
