@@ -2,7 +2,8 @@
 
 The same topic of 4 partitions, a real broker on the same cores, one Spark session, the same batch size. Untouched is
 what a plain job does: copy key and value to another topic, or append them with their position to an Iceberg table.
-Enforced is the job's own stream, its start (claim, fence, scan) included: judge, refuse, write with the ledger.
+Enforced is the job's own stream, its start (claim, fence, scan) included: judge, refuse, write with the ledger. Judging
+nothing is the same stream with a contract that takes all JSON: what is left then is the protocol and its provenance.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
+from contracts.model import DataContract, JsonSchema
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.broker import Broker, BrokerOptions
@@ -78,27 +80,35 @@ class Runs:
 
     def enforced_kafka(self) -> None:
         """Enforce into an accepted topic."""
-        self._enforce("kafka")
+        assert 0 < self._enforce("kafka", contract()) < self._records / 10
+
+    def nothing_judged_kafka(self) -> None:
+        """Let all JSON pass into an accepted topic, by the same stream."""
+        anything = JsonSchema.model_validate({"type": "json-schema", "definition": True})
+        loose = {"schema_": anything, "rules": (), "columns": (), "primary_key": (), "classification": {}}
+        refused = self._enforce("kafka", contract().model_copy(update=loose))
+        assert refused < self._records / 100  # what is no JSON at all
 
     def enforced_iceberg(self) -> None:
         """Enforce into a table."""
-        self._enforce("iceberg")
+        assert 0 < self._enforce("iceberg", contract()) < self._records / 10
 
     def assert_complete(self) -> None:
         """Assert that every untouched table holds the whole topic; outside the timing."""
         for table in self._tables:
             assert self._spark.table(table).count() == self._records
 
-    def _enforce(self, sink: str) -> None:
+    def _enforce(self, sink: str, governing: DataContract) -> int:
+        """Enforce the whole topic; gives how many records were refused."""
         self._count += 1
         settings = self._settings.model_copy(update={"sink": sink, "available_now": True})
         # A new contract id has a ledger of its own, and so begins at the first record.
-        plan = compile_plan(contract().model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
+        plan = compile_plan(governing.model_copy(update={"id": f"bench.run{self._count}", "topic": TOPIC}))
         told = Told()
         job = Job(self._spark, settings, Topics(settings.kafka), told, ignore_steps)
         StreamAttempt(job, plan.contract.id, FixedContract(plan)).run(Event(), Event())
         assert told.records == self._records
-        assert 0 < told.quarantined < self._records / 10
+        return told.quarantined
 
     def _source(self) -> DataFrame:
         options = {
@@ -156,6 +166,7 @@ def main() -> None:
                     {
                         "kafka": runs.untouched_kafka,
                         "kafka enforced": runs.enforced_kafka,
+                        "nothing judged": runs.nothing_judged_kafka,
                         "iceberg": runs.untouched_iceberg,
                         "iceberg enforced": runs.enforced_iceberg,
                     },
@@ -172,6 +183,12 @@ def main() -> None:
     report_figures(
         [
             Figure.of("kafka_to_kafka_over_untouched", rates["kafka enforced"], "records/s", rates["kafka"]),
+            Figure.of(
+                "kafka_to_kafka_over_judging_nothing",
+                rates["kafka enforced"],
+                "records/s",
+                rates["nothing judged"],
+            ),
             Figure.of(
                 "kafka_to_iceberg_over_untouched", rates["iceberg enforced"], "records/s", rates["iceberg"]
             ),

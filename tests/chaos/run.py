@@ -83,7 +83,7 @@ class Chaos:
         """Let one job catch up with all there is."""
         job = self._start("--available-now")
         code = job.process.wait()
-        _end(job)
+        job.end()
         assert code == 0, "".join(job.lines[-20:])
 
     def _start(self, *options: str) -> RunningJob:
@@ -95,7 +95,7 @@ class Chaos:
     def _kill(self) -> None:
         job = self._start()
         self._wait()
-        _end(job)
+        job.end()
 
     def _overtake(self) -> None:
         """Stop a job, let another take over, and let the first go on as a zombie."""
@@ -106,23 +106,15 @@ class Chaos:
         self._wait()
         zombie.process.send_signal(signal.SIGCONT)
         self._wait()
-        _end(zombie)
-        _end(heir)
+        zombie.end()
+        heir.end()
 
     def _crowd(self) -> None:
         """Start two at once."""
         jobs = [self._start(), self._start()]
         self._wait()
         for job in jobs:
-            _end(job)
-
-
-def _end(job: RunningJob) -> None:
-    """Kill a job, if it has not ended by itself."""
-    job.process.kill()
-    job.exit_code()
-    assert job.process.stderr is not None
-    job.process.stderr.close()
+            job.end()
 
 
 def _line(bootstrap: str, folder: Path) -> Line:

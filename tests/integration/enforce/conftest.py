@@ -111,10 +111,7 @@ def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
 
     yield run
     for job in jobs:
-        job.process.kill()
-        job.exit_code()
-        assert job.process.stderr is not None
-        job.process.stderr.close()
+        job.end()
 
 
 @pytest.fixture

@@ -57,6 +57,13 @@ class RunningJob:
         self.process.send_signal(how)
         return self.exit_code()
 
+    def end(self) -> None:
+        """Kill it, if it has not ended by itself, and let go of its log."""
+        self.process.kill()
+        self.exit_code()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
     def exit_code(self) -> int:
         code = self.process.wait(DEADLINE_SECONDS)
         self._reader.join(DEADLINE_SECONDS)

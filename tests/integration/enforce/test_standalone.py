@@ -118,7 +118,7 @@ def test_two_workers_judge_on_fixed_ports_and_one_that_dies_loses_and_doubles_no
         job.await_event("batch_published", 2, stream=line.contract_id)
         assert job.stop(signal.SIGTERM) == 0, "".join(job.lines)
     finally:
-        end(job)
+        job.end()
     assert (len(line.rows()), len(line.quarantined())) == (39, 2)
     assert line.reconcile().holds
 
@@ -149,7 +149,7 @@ def test_executors_on_another_host_reach_the_driver_by_its_name_and_ports(
     try:
         assert job.exit_code() == 0, "".join(job.lines)
     finally:
-        end(job)
+        job.end()
     assert all(far_cluster.executors(number) for number in (1, 2))
     assert (len(line.rows()), len(line.quarantined())) == (20, 1)
     assert line.reconcile().holds
@@ -185,14 +185,7 @@ def test_executors_that_do_not_see_the_warehouse_are_an_error_that_names_them(
     try:
         assert job.exit_code() == ExitCode.USAGE
     finally:
-        end(job)
+        job.end()
     (told,) = [each for each in job.lines if "do not see the warehouse" in each]
     assert socket.gethostname() in told
     assert "mount it there under the same path" in told
-
-
-def end(job: RunningJob) -> None:
-    job.process.kill()
-    job.exit_code()
-    assert job.process.stderr is not None
-    job.process.stderr.close()
