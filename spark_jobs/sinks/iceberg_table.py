@@ -57,6 +57,8 @@ _MARK = "tidegate.staged"
 """Key in a snapshot's summary: instances share the branch, so each must know what it staged itself."""
 _TOMBSTONES = "tidegate.tombstones"
 """The same, of merged snapshots: how many of the staged records were tombstones."""
+_FAILED = (Py4JError, PySparkException)
+"""What Iceberg raises in the JVM: PySpark makes its own errors of the common ones."""
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
 
@@ -176,7 +178,7 @@ class LedgerTable:
     def _ensure_namespace(self, namespace: str) -> None:
         try:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-        except (Py4JError, PySparkException):
+        except _FAILED:
             # Spark looks before it creates; of two streams that start at once, the catalog fails the later one.
             if not self._spark.catalog.databaseExists(namespace):
                 raise
@@ -228,7 +230,10 @@ class LedgerTable:
         append = table.newAppend() if files else table.newFastAppend()
         for name in files:
             append.appendFile(self._described(table, name))
-        append.toBranch(BRANCH).set(_MARK, mark).commit()
+        try:
+            append.toBranch(BRANCH).set(_MARK, mark).commit()
+        except _FAILED as error:
+            raise Unavailable(f"{self.name}: nothing could be staged: {_first_line(error)}") from error
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
@@ -242,7 +247,7 @@ class LedgerTable:
         for name in files:
             try:
                 io.deleteFile(name)
-            except Py4JError as error:
+            except _FAILED as error:
                 log.warning("data_file_left", file=name, error=_first_line(error))
 
     def _described(self, table: Any, name: str) -> Any:
@@ -299,7 +304,7 @@ class LedgerTable:
         )
         try:
             operations.commit(base, changed)
-        except Py4JError as error:
+        except _FAILED as error:
             # The outcome may be unknown; the ledger says what it was.
             base = operations.refresh()
             if base.property(LEDGER_PROPERTY, None) == landed.text:
@@ -374,5 +379,5 @@ def _definition(field: StructField) -> str:
     return f"`{field.name}` {field.dataType.simpleString()}"
 
 
-def _first_line(error: Py4JError) -> str:
+def _first_line(error: Exception) -> str:
     return str(getattr(error, "java_exception", error)).partition("\n")[0]
