@@ -76,7 +76,7 @@ class Refuter:
         for document in chain(islice(self._documents(gap), tries), self._any_documents()):
             if self._is_over:
                 break
-            if self._separates(document, pointer):
+            if self.separates(document, pointer):
                 return self._counterexample(document, pointer, gap, checks)
         return None
 
@@ -86,7 +86,7 @@ class Refuter:
             return None
         value = self._smallest[_question(gap)]
         for document in islice(self._wrapped([value], gap.situation.steps), 2):
-            if self._separates(document, pointer):
+            if self.separates(document, pointer):
                 text = text_of(document)
                 is_real = self._tells_apart(decode_exactly(text.encode(errors="replace")))
                 return Counterexample(text) if is_real else None
@@ -94,9 +94,7 @@ class Refuter:
 
     def refute_anywhere(self) -> Counterexample | None:
         """Give any document that tells the two schemas apart."""
-        found = next(
-            (document for document in self._any_documents() if self._separates(document, None)), None
-        )
+        found = next((document for document in self._any_documents() if self.separates(document, None)), None)
         return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
 
     def _counterexample(
@@ -167,7 +165,7 @@ class Refuter:
 
     # Judging.
 
-    def _separates(self, document: Any, pointer: str | None) -> bool:
+    def separates(self, document: Any, pointer: str | None) -> bool:
         """Whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
         if exceeds(document, MAX_DEPTH, _MAX_PARTS):
             self._left -= 1
