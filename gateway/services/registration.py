@@ -43,8 +43,9 @@ from gateway.services.subject_contracts import (
 )
 from gateway.services.subject_scope import IMPORT, check_writable, config_in_scope
 from gateway.storage.database import Database
+from gateway.storage.schemas import StoredSchema
 from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from gateway.storage.subjects import Deleted, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1
@@ -239,18 +240,18 @@ def _schema(
 ) -> StoredSchema:
     """Find the schema in the subject's context, or keep it there. Raises Refused (42207)."""
     context = context_of(subject)
-    found = stores.subjects.schema_by_guid(context, whole.guid)
+    found = stores.schemas.by_guid(context, whole.guid)
     wanted = request.id if request.id > 0 else None
     if found is not None:
         if wanted not in {None, found.id}:
             raise id_mismatch(request.id)
         return found
     if wanted is not None:
-        taken = stores.subjects.schema_by_id(context, wanted)
-        spent = stores.subjects.spent_guid(context, wanted)
+        taken = stores.schemas.by_id(context, wanted)
+        spent = stores.schemas.spent_guid(context, wanted)
         if taken is not None or spent not in {None, whole.guid}:
             raise id_mismatch(wanted)
-    return stores.subjects.add_schema(whole.to_keep(context), wanted, at)
+    return stores.schemas.add(whole.to_keep(context), wanted, at)
 
 
 def _content(
