@@ -7,10 +7,11 @@ takes; where that does not help, the rules have to become part of the schema, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
-from contracts.compatibility.inclusion import Counterexample, Difference, Outcome
+from contracts.compatibility.inclusion import Counterexample, Difference
 from contracts.compatibility.json_schema.values import text_of
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.rule_schemas import dialect_of
@@ -23,6 +24,8 @@ from contracts.rules.places import Path
 from contracts.verdict import Violation
 
 _MAX_TRIED: Final = 40
+_MAX_MENDED: Final = 20
+"""So many examples are mended; where there are more differences than that, nobody looks at each."""
 
 Separates = Callable[[Any, str], bool]
 """Whether a record is one of the old schema, and refused by the new one at a place in that."""
@@ -37,46 +40,45 @@ class Guard:
         self._old = old
         dialect = dialect_of(definition)
         self._rules = [(rule, _test({**dialect, "allOf": [part]})) for rule, part in rules]
+        self._helped: dict[str, Any] = {}
+        """By rule the value that mended the last record."""
 
-    def examples(self, differences: Iterable[Difference], separates: Separates) -> Examples | None:
-        """Give a record that keeps the rules for every refuted difference; None when one has none, or none is refuted."""
+    def examples(self, differences: Iterable[Difference], separates: Separates) -> Examples:
+        """Give records that keep the rules, for as many of some refuted differences as they are found for."""
         found: Examples = {}
         for each in differences:
-            if each.outcome is not Outcome.REFUTED or each.counterexample is None:
-                continue
-            example = self._kept(each.counterexample, each.new_pointer, separates)
-            if example is None:
-                return None
-            found[each.new_pointer, each.field] = example
-        return found or None
+            if each.counterexample is not None and len(found) < _MAX_MENDED:
+                example = self._kept(each.counterexample, each.new_pointer, separates)
+                found |= {} if example is None else {(each.new_pointer, each.field): example}
+        return found
 
     def _kept(self, example: Counterexample, pointer: str, separates: Separates) -> Counterexample | None:
-        record = first = decode_exactly(example.text.encode(errors="replace"))
-        if isinstance(first, Violation):
-            return None
+        text, record = example.text, decode_exactly(example.text.encode(errors="replace"))
         for rule, is_kept in self._rules:
             if is_kept(record):
                 continue
-            others = (each for each in self._others(record, rule) if is_kept(each))
-            record = next((each for each in others if separates(each, pointer)), None)
-            if record is None:
+            others = self._changed(record, rule)
+            mended = next((each for each in others if is_kept(each[2]) and separates(each[2], pointer)), None)
+            if mended is None:
                 return None
-        if record is first:
-            return example
-        text = text_of(record)
-        read = decode_exactly(text.encode(errors="replace"))
-        if isinstance(read, Violation) or not separates(read, pointer):
-            return None
-        return Counterexample(text) if all(is_kept(read) for _, is_kept in self._rules) else None
+            self._helped[rule.id], text, record = mended
+        return Counterexample(text) if all(is_kept(record) for _, is_kept in self._rules) else None
 
-    def _others(self, record: Any, rule: Rule) -> Iterator[Any]:
-        """Give the record with other values of a rule's field, the shortest first."""
+    def _changed(self, record: Any, rule: Rule) -> Iterator[tuple[Any, str, Any]]:
+        """Give the record with other values of a rule's field, the shortest first: the value, the text, what it says."""
         for field in fields_of_rule(rule):
-            values = values_at(field, (rule,), self._old)[:_MAX_TRIED]
-            for value in sorted(values, key=lambda each: (each is not MISSING, len(repr(each)))):
-                changed = _with(record, tokens(field), value)
-                if changed is not None:
-                    yield changed
+            path = tokens(field)
+            known = [self._helped[rule.id]] if rule.id in self._helped else []
+            for value in chain(known, self._values(field, rule)):
+                changed = _with(record, path, value)
+                text = text_of(changed)
+                read = decode_exactly(text.encode(errors="replace"))
+                if changed is not None and not isinstance(read, Violation):
+                    yield value, text, read
+
+    def _values(self, field: str, rule: Rule) -> Iterator[Any]:
+        values = [each for each in values_at(field, (rule,), self._old) if not isinstance(each, bytes)]
+        yield from sorted(values[:_MAX_TRIED], key=lambda each: (each is not MISSING, len(repr(each))))
 
 
 def _test(schema: dict[str, Any]) -> Callable[[Any], bool]:

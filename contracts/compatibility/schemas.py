@@ -82,19 +82,20 @@ def _guarded(
 
     What the new schema asks for, rules of the old contract may have asked for.
     """
+    rules = kept_rules(definition, old.contract, old.fields)
+    examples = Guard(old, rules, definition).examples(inclusion.differences, way.separates) if rules else {}
+    refuted = {(each.new_pointer, each.field) for each in inclusion.differences if each.counterexample}
     places = [difference.field for difference in inclusion.differences]
-    rules = kept_rules(definition, old.contract, old.fields, places)
-    if not rules:
-        return True, {}
-    examples = Guard(old, rules, definition).examples(inclusion.differences, way.separates)
-    if examples is not None:
+    near = kept_rules(definition, old.contract, old.fields, places)
+    if not near or (refuted and refuted == examples.keys()):
         return True, examples
-    kept = way(guarded=with_schemas(definition, [part for _, part in rules]))
-    return kept.outcome is not Outcome.PROVEN, {
+    kept = way(guarded=with_schemas(definition, [part for _, part in near]))
+    found = {
         (each.new_pointer, each.field): each.counterexample
         for each in kept.differences
         if each.counterexample
     }
+    return kept.outcome is not Outcome.PROVEN, {**found, **examples}
 
 
 def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:
