@@ -140,7 +140,9 @@ def decode_exactly(value: bytes) -> Any:
         return _REFUSALS.get(type(error), _NOT_JSON)
     if any(match[1] for match in _ESCAPE.finditer(text)):
         return _LONE_SURROGATE
-    return TOO_DEEP if _depth_exceeds(record) else record
+    # No value is nested deeper than it has brackets, and to count those takes less than a walk.
+    may_be_deep = text.count("[") + text.count("{") > MAX_DEPTH
+    return TOO_DEEP if may_be_deep and _depth_exceeds(record) else record
 
 
 def _is_too_deep(value: bytes, record: Any) -> bool:

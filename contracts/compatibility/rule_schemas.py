@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 from contracts.compatibility import json_schema
@@ -38,7 +39,7 @@ def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) 
         return False
     inclusion = json_schema.includes(
         with_rules(schema.definition, contract, fields, fields_of_rule(rule)),
-        {**wanted, **_dialect(schema.definition)},
+        {**wanted, **dialect_of(schema.definition)},
         formats_asserted=schema.formats == "assert",
         budget=STEPS,
     )
@@ -68,7 +69,7 @@ def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Membe
 def _is_within(schema: JsonSchema, wanted: dict[str, Any]) -> bool:
     """Whether all that fits a schema surely fits what is wanted."""
     definition = True if schema.definition is None else schema.definition
-    dialect = _dialect(definition)
+    dialect = dialect_of(definition)
     is_asserted = schema.formats == "assert"
     inclusion = json_schema.includes(
         definition, {**wanted, **dialect}, formats_asserted=is_asserted, budget=STEPS
@@ -83,9 +84,25 @@ def with_rules(
 
     Only rules about some places in the record are added.
     """
+    parts = [part for _, part in kept_rules(definition, contract, fields, places)]
+    return with_schemas(definition, parts) if parts else definition
+
+
+def with_schemas(definition: dict[str, Any], parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Give a schema that asks for some more."""
+    return {**definition, "allOf": [*definition.get("allOf", []), *parts]}
+
+
+def kept_rules(
+    definition: Any, contract: DataContract, fields: SchemaFields, places: Iterable[str] = ("",)
+) -> list[tuple[Rule, dict[str, Any]]]:
+    """Give the rules about some places that keep records from being written, each with its schema.
+
+    None of them where a schema beside `definition` would change what that one says.
+    """
     places = list(places)
     if not isinstance(definition, dict) or "$ref" in definition or _counts_evaluated(definition):
-        return definition
+        return []
     near = [
         rule
         for rule in contract.rules
@@ -93,9 +110,8 @@ def with_rules(
         and any(overlap(name, place) for name in fields_of_rule(rule) for place in places)
     ]
     patterns = [rule for rule in near if isinstance(rule, Matches)]
-    kept = [schema_of_rule(rule, fields) for rule in near if rule not in patterns[_MAX_PATTERNS:]]
-    parts = [part for part in kept if part is not None][:_MAX_RULES]
-    return {**definition, "allOf": [*definition.get("allOf", []), *parts]} if parts else definition
+    kept = ((rule, schema_of_rule(rule, fields)) for rule in near if rule not in patterns[_MAX_PATTERNS:])
+    return list(islice(((rule, part) for rule, part in kept if part is not None), _MAX_RULES))
 
 
 def _counts_evaluated(definition: Any) -> bool:
@@ -164,6 +180,7 @@ def _type_name(value: Any) -> str:
     return "string" if isinstance(value, str) else "number"
 
 
-def _dialect(definition: Any) -> dict[str, Any]:
+def dialect_of(definition: Any) -> dict[str, Any]:
+    """Give the keyword that names the dialect of a schema, if it names one."""
     is_known = isinstance(definition, dict) and isinstance(definition.get("$schema"), str)
     return {"$schema": definition["$schema"]} if is_known else {}

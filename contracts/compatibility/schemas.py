@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from contracts.compatibility import avro, json_schema
 from contracts.compatibility.changes import BOTH, Change
 from contracts.compatibility.finding import Direction, FindingSeverity
+from contracts.compatibility.guarding import Examples, Guard
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
 from contracts.compatibility.judging import Judge
-from contracts.compatibility.rule_schemas import with_rules
+from contracts.compatibility.rule_schemas import kept_rules, with_schemas
 from contracts.model import AvroSchema, DataContract, JsonSchema
 
 CODES: Final = {
@@ -55,28 +56,14 @@ def altered_fields(changes: list[Change]) -> frozenset[str]:
     return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
 
 
-class _Asked(Protocol):
-    """One direction of a pair of schemas."""
-
-    def __call__(self, *, guarded: Any = None) -> Inclusion: ...
-
-
-def _one_way(old: Judge, definition: Any, includes: _Asked, direction: Direction) -> Iterator[Change]:
-    inclusion = includes()
+def _one_way(old: Judge, definition: Any, way: json_schema.Way, direction: Direction) -> Iterator[Change]:
+    inclusion = way()
     if inclusion.outcome is Outcome.PROVEN:
         return
-    # What the new schema asks for, rules of the old contract may have asked for.
-    places = [difference.field for difference in inclusion.differences]
-    guarded = with_rules(definition, old.contract, old.fields, places)
-    kept = inclusion if guarded is definition else includes(guarded=guarded)
-    shown = {
-        (each.new_pointer, each.field): each.counterexample
-        for each in kept.differences
-        if each.counterexample
-    }
+    is_broken, shown = _guarded(old, definition, way, inclusion)
     for difference in inclusion.differences:
         change = _change(difference, direction)
-        if kept.outcome is Outcome.PROVEN:
+        if not is_broken:
             sentence = f"{difference.sentence.rpartition('; ')[0]}; rules asked for as much"
             yield replace(
                 change, sentence=sentence, outcome=Outcome.PROVEN, breaks=frozenset(), counterexample=None
@@ -86,6 +73,29 @@ def _one_way(old: Judge, definition: Any, includes: _Asked, direction: Direction
             yield replace(change, counterexample=example)
         else:
             yield change
+
+
+def _guarded(
+    old: Judge, definition: Any, way: json_schema.Way, inclusion: Inclusion
+) -> tuple[bool, Examples]:
+    """Say whether anything is left of an inclusion's differences once the rules of `old` count, with examples that keep them.
+
+    What the new schema asks for, rules of the old contract may have asked for.
+    """
+    rules = kept_rules(definition, old.contract, old.fields)
+    examples = Guard(old, rules, definition).examples(inclusion.differences, way.separates) if rules else {}
+    refuted = {(each.new_pointer, each.field) for each in inclusion.differences if each.counterexample}
+    places = [difference.field for difference in inclusion.differences]
+    near = kept_rules(definition, old.contract, old.fields, places)
+    if not near or (refuted and refuted == examples.keys()):
+        return True, examples
+    kept = way(guarded=with_schemas(definition, [part for _, part in near]))
+    found = {
+        (each.new_pointer, each.field): each.counterexample
+        for each in kept.differences
+        if each.counterexample
+    }
+    return kept.outcome is not Outcome.PROVEN, {**found, **examples}
 
 
 def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:

@@ -34,6 +34,8 @@ _LITERAL = re.compile(
 _COMMENT = re.compile(r"//[^\n]*")
 _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
 """How the library's errors say that a key, a value or an item is not there."""
+_SYNTAX: Final = "Syntax error"
+"""How the library tells what it cannot parse from what it does not know."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
@@ -189,6 +191,15 @@ def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
         return str(_environment(names).compile(expression).return_type().name().lower())
     except RuntimeError:
         return None
+
+
+def syntax_error(expression: str) -> str | None:
+    """Say why a text is no expression; None for what is one, whatever names and functions it uses."""
+    try:
+        _environment().compile(expression)
+    except RuntimeError as error:
+        return _reason(error) if _SYNTAX in str(error) else None
+    return None
 
 
 def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:

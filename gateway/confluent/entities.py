@@ -149,9 +149,9 @@ class Config(Entity):
 
     alias: str | None = None
     normalize: bool | None = None
-    validate_fields: Literal[False] | None = Field(default=None, alias="validateFields")
-    validate_names: Literal[False] | None = Field(default=None, alias="validateNames")
-    validate_rules: Literal[False] | None = Field(default=None, alias="validateRules")
+    validate_fields: bool | None = Field(default=None, alias="validateFields")
+    validate_names: bool | None = Field(default=None, alias="validateNames")
+    validate_rules: bool | None = Field(default=None, alias="validateRules")
     level: str | None = Field(default=None, alias="compatibilityLevel")
     policy: str | None = Field(default=None, alias="compatibilityPolicy")
     group: str | None = Field(default=None, alias="compatibilityGroup")

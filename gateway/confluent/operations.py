@@ -116,7 +116,7 @@ OPERATIONS = (
         ("subjectPrefix", "latestOnly", "ruleType", *_DELETED, *_PAGE),
     ),
     Operation("GET", "/schemas/types", schemas.list_schema_types, _VIEW),
-    Operation("GET", "/schemas/ids/{id}", schemas.get_schema, _VIEW, ("subject", "format", "fetchMaxId")),
+    Operation("GET", "/schemas/ids/{id}", schemas.get_schema, _VIEW, ("subject", "format", "reference_format", "fetchMaxId")),
     Operation("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text, _VIEW, ("subject", "format")),
     Operation(
         "GET", "/schemas/ids/{id}/subjects", schemas.list_subjects_of_schema, _VIEW, ("subject", *_DELETED, *_PAGE)

@@ -10,7 +10,8 @@ from gateway.confluent.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
 from gateway.confluent.parsing import SCHEMA_TYPES
 from gateway.confluent.shown import has_tags, show_schema, show_version
 from gateway.services.subject_reading import ListedSubjects, Page, has_rule_type
-from gateway.storage.subjects import Deleted, StoredSchema
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.subjects import Deleted
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 

@@ -11,7 +11,8 @@ from gateway.confluent.errors import Refused
 from gateway.confluent.tags import with_inline_tags
 from gateway.services.schema_content import metadata_of, references_of, rule_set_of
 from gateway.services.subject_reading import SubjectReader
-from gateway.storage.subjects import StoredSchema, SubjectVersion
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.subjects import SubjectVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")

@@ -29,6 +29,20 @@ def with_changed_tags(schema: ParsedSchema, add: Sequence[EntityTags], remove: S
     return json.dumps(definition, ensure_ascii=False)
 
 
+def inherited_tags(earlier: ParsedSchema, later: ParsedSchema) -> tuple[EntityTags, ...]:
+    """Give the tags of an earlier schema at the places that a later one has, too."""
+    places = {path for paths, _ in _places(later.schema_type, json.loads(later.text)) for path in paths[:1]}
+    return tuple(
+        EntityTags(place=EntityTags.Place(path=paths[0]), tags=tuple(node[TAGS]))
+        for paths, node in _places(earlier.schema_type, json.loads(earlier.text))
+        if paths[0] in places and _are_tags(node.get(TAGS))
+    )
+
+
+def _are_tags(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(tag, str) for tag in found)
+
+
 def with_inline_tags(schema_type: str, text: str, tags: Mapping[str, Iterable[str]]) -> str:
     """Write a schema's text with the tags of its metadata on the fields that their paths match.
 

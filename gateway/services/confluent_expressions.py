@@ -39,6 +39,12 @@ def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -
             return written
 
 
+def parts_of(expression: str) -> tuple[str, ...]:
+    """Give the guard and the condition of an expression, or what is there of them."""
+    guard, _, test = _split(expression)
+    return tuple(part for part in (guard, test) if part)
+
+
 def renamed(expression: str, names: Mapping[str, str]) -> str:
     """Write other expressions for some of the names in an expression; literals and members are no names."""
     pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!\s*\()")

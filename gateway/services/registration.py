@@ -20,7 +20,7 @@ from gateway.confluent.errors import (
 from gateway.confluent.names import context_of, subject_to_register
 from gateway.confluent.parsing import check_type
 from gateway.confluent.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
-from gateway.confluent.tags import with_changed_tags
+from gateway.confluent.tags import inherited_tags, with_changed_tags
 from gateway.services.registration_review import Judgement, governance, judge_against, judge_registration
 from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier
 from gateway.services.schema_content import (
@@ -33,6 +33,7 @@ from gateway.services.schema_content import (
     resolve_references,
     rule_set_of,
 )
+from gateway.services.schema_soundness import check_sound, reserved_conflicts
 from gateway.services.subject_contracts import (
     add_contract_version,
     foresee_version,
@@ -42,8 +43,9 @@ from gateway.services.subject_contracts import (
 )
 from gateway.services.subject_scope import IMPORT, check_writable, config_in_scope
 from gateway.storage.database import Database
+from gateway.storage.schemas import StoredSchema
 from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from gateway.storage.subjects import Deleted, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1
@@ -130,6 +132,10 @@ class SchemaRegistration:
             )
             previous = stores.subjects.latest(subject)
             whole = _completed(content, request, config, previous, 0)
+            check_sound(whole, config)
+            conflicts = _conflicts(whole, previous, config)
+            if conflicts:
+                return CompatibilityAnswer(conflicts)
             if version is None:
                 line = line_of(stores, subject, whole.metadata, config)
                 return judge_registration(stores, subject, whole, config, line).answer
@@ -234,18 +240,18 @@ def _schema(
 ) -> StoredSchema:
     """Find the schema in the subject's context, or keep it there. Raises Refused (42207)."""
     context = context_of(subject)
-    found = stores.subjects.schema_by_guid(context, whole.guid)
+    found = stores.schemas.by_guid(context, whole.guid)
     wanted = request.id if request.id > 0 else None
     if found is not None:
         if wanted not in {None, found.id}:
             raise id_mismatch(request.id)
         return found
     if wanted is not None:
-        taken = stores.subjects.schema_by_id(context, wanted)
-        spent = stores.subjects.spent_guid(context, wanted)
+        taken = stores.schemas.by_id(context, wanted)
+        spent = stores.schemas.spent_guid(context, wanted)
         if taken is not None or spent not in {None, whole.guid}:
             raise id_mismatch(wanted)
-    return stores.subjects.add_schema(whole.to_keep(context), wanted, at)
+    return stores.schemas.add(whole.to_keep(context), wanted, at)
 
 
 def _content(
@@ -261,8 +267,11 @@ def _content(
             raise invalid_schema("Empty schema")
         references = references_of(previous.schema)
         found = parsed(stores, previous.schema)
-    if request.tags_to_add or request.tags_to_remove:
-        text = with_changed_tags(found, request.tags_to_add, request.tags_to_remove)
+    to_add = request.tags_to_add
+    if request.propagate_tags and previous is not None:
+        to_add = (*inherited_tags(parsed(stores, previous.schema), found), *to_add)
+    if to_add or request.tags_to_remove:
+        text = with_changed_tags(found, to_add, request.tags_to_remove)
         found = parse(stores, found.schema_type, text, references)
     content = SchemaContent(found, references)
     return content.normalized() if wanted.manner.normalize or config.normalize else content
@@ -348,11 +357,19 @@ def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:
 
 
 def _compare(stores: Stores, wanted: _Wanted, whole: SchemaContent, config: Config) -> _Compared:
+    check_sound(whole, config)
     line = line_of(stores, wanted.subject, whole.metadata, config)
-    judgement = judge_registration(stores, wanted.subject, whole, config, line)
+    conflicts = _conflicts(whole, stores.subjects.latest(wanted.subject), config)
+    judgement = Judgement(CompatibilityAnswer(conflicts))
+    if not conflicts:
+        judgement = judge_registration(stores, wanted.subject, whole, config, line)
     if wanted.manner.force and not judgement.answer.is_compatible:
         judgement = Judgement(CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True)
     return _Compared(_basis(stores, wanted.subject, whole, config), judgement)
+
+
+def _conflicts(whole: SchemaContent, previous: SubjectVersion | None, config: Config) -> tuple[str, ...]:
+    return reserved_conflicts(whole, None if previous is None else metadata_of(previous.schema), config)
 
 
 def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> tuple[object, ...]:

@@ -13,8 +13,8 @@ from gateway.confluent.errors import invalid_schema, no_such_reference
 from gateway.confluent.guid import schema_guid
 from gateway.confluent.names import canonical, context_of, qualified
 from gateway.confluent.parsing import ParsedSchema, parse_schema
+from gateway.storage.schemas import NewSchema, StoredSchema
 from gateway.storage.sql import Stores
-from gateway.storage.subjects import NewSchema, StoredSchema
 
 OWN_PROPERTIES = "tidegate."
 """Begins the names of properties that the registry itself gives to a schema; they are never inherited."""

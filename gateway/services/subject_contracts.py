@@ -144,9 +144,9 @@ def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) 
     """Show a contract version as a version of its subject, under the same number."""
     contract = DataContract.model_validate_json(version.document)
     content = SchemaContent(parsed_contract_schema(contract), metadata=_own_metadata(version, contract))
-    schema = stores.subjects.schema_by_guid(DEFAULT_CONTEXT, content.guid)
+    schema = stores.schemas.by_guid(DEFAULT_CONTEXT, content.guid)
     if schema is None:
-        schema = stores.subjects.add_schema(content.to_keep(DEFAULT_CONTEXT), None, at)
+        schema = stores.schemas.add(content.to_keep(DEFAULT_CONTEXT), None, at)
     return stores.subjects.add_version(
         subject_of(version.topic), version.number, schema, version.registry_id, at
     )

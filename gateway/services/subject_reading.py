@@ -20,8 +20,9 @@ from gateway.confluent.names import (
 )
 from gateway.services.schema_content import metadata_of, parsed, references_of, rule_set_of
 from gateway.storage.database import Database
+from gateway.storage.schemas import StoredSchema
 from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from gateway.storage.subjects import Deleted, SubjectVersion
 
 LATEST = -1
 _MAX_VERSION = 2**31
@@ -122,7 +123,7 @@ class SubjectReader:
 
     def schemas_with_guid(self, guid: str) -> tuple[StoredSchema, ...]:
         """List what has a GUID: one schema, in each context that knows it."""
-        return self._database.read(lambda stores: stores.subjects.schemas_with_guid(guid))
+        return self._database.read(lambda stores: stores.schemas.with_guid(guid))
 
     def versions_of_schema(
         self, schema_id: int, subject: str | None, deleted: Deleted
@@ -173,7 +174,7 @@ class SubjectReader:
 
     def highest_id(self, context: str) -> int:
         """Give the highest id that a context ever gave."""
-        return self._database.read(lambda stores: stores.subjects.highest_id(context))
+        return self._database.read(lambda stores: stores.schemas.highest_id(context))
 
     def resolved_text(self, schema: StoredSchema) -> str:
         """Give the text of a schema with its references resolved into it."""
@@ -204,11 +205,11 @@ def find_schema(stores: Stores, schema_id: int, subject: str | None) -> StoredSc
     """Find a schema by its id: in the subject's context, else in the one context in which the subject has it."""
     name = canonical(subject) if subject else ""
     context = context_of(name)
-    found = stores.subjects.schema_by_id(context, schema_id)
+    found = stores.schemas.by_id(context, schema_id)
     if context == DEFAULT_CONTEXT and name:
         own = found and stores.subjects.of_schema(found, Deleted.SHOWN)
         if not own or name not in dict(own):
-            others = stores.subjects.schemas_with_id(schema_id)
+            others = stores.schemas.with_id(schema_id)
             elsewhere = (
                 one
                 for one in others

@@ -126,7 +126,7 @@ class SubjectSettings:
 
     def put_mode(self, name: str, mode: str, *, force: bool, who: str) -> str:
         """Set the mode of a scope. IMPORT needs a scope without schemas, or force. Raises Refused (42204, 42205)."""
-        scope = canonical(name)
+        scope, mode = canonical(name), mode.upper()
         if mode not in MODES:
             raise invalid_mode()
         at = self._now()
@@ -175,10 +175,6 @@ def read_config(given: Mapping[str, Any]) -> Config:
         if not isinstance(policy, str) or policy.upper() not in POLICIES:
             raise Refused(422, 42203, "Invalid compatibility policy. Valid values are strict and lenient")
         found["compatibilityPolicy"] = policy.upper()
-    for name in ("validateFields", "validateNames", "validateRules"):
-        if found.get(name):
-            told = f"{name}: this registry does not check that, and would only seem to; leave it out, or send false"
-            raise Refused(422, 422, told)
     config = Config.model_validate(found)
     if config.alias:
         canonical(config.alias)

@@ -9,7 +9,8 @@ from contracts.writers import WriterSchema, WriterSchemas
 from gateway.confluent.entities import AVRO, JSON
 from gateway.confluent.names import subject_of
 from gateway.services.subject_reading import ListedSubjects, SubjectReader
-from gateway.storage.subjects import Deleted, StoredSchema
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.subjects import Deleted
 
 _TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
 

@@ -17,6 +17,7 @@ from gateway.storage.expectations import ExpectationStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.ordering import ByCodePoint
 from gateway.storage.reports import ReportStore
+from gateway.storage.schemas import SchemaStore
 from gateway.storage.shadows import ShadowStore
 from gateway.storage.stream_sums import StreamSumStore
 from gateway.storage.subject_settings import AssociationStore, SettingStore
@@ -72,7 +73,8 @@ class Stores:
         self.audit = AuditStore(session)
         self.keys = KeyStore(session)
         self.lifecycle = LifecycleStore(session)
-        self.subjects = SubjectStore(session)
+        self.schemas = SchemaStore(session)
+        self.subjects = SubjectStore(session, self.schemas)
         self.settings = SettingStore(session)
         self.associations = AssociationStore(session)
         self.consumers = ConsumerStore(session)

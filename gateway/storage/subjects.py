@@ -1,4 +1,4 @@
-"""Where subjects are kept: schemas by id, and the versions of subjects that use them."""
+"""Where subjects are kept: their versions, each with its schema."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, l
 from sqlalchemy.orm import Session
 
 from gateway.storage.access import begins_with
+from gateway.storage.schemas import SchemaStore, StoredSchema, stored_schema
 from gateway.storage.subject_tables import (
-    NextIdRow,
     ReferenceRow,
     SchemaRow,
-    SpentIdRow,
     SubjectVersionRow,
 )
 
@@ -32,38 +31,6 @@ class Deleted(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class NewSchema:
-    """A schema to keep. `reference_list`, `metadata_json` and `rule_set_json` are JSON; hashes find equal texts."""
-
-    context: str
-    guid: str
-    schema_type: str
-    text: str
-    reference_list: str
-    metadata_json: str | None
-    rule_set_json: str | None
-    text_hash: str
-    normal_hash: str
-    references: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSchema:
-    """A schema as it is kept; see NewSchema. `id` is its number in its context."""
-
-    key: int
-    context: str
-    id: int
-    guid: str
-    schema_type: str
-    text: str
-    reference_list: str
-    metadata_json: str | None
-    rule_set_json: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class SubjectVersion:
     """One version of a subject. `registry_id` names the contract version that it is, if it is one."""
 
@@ -76,57 +43,11 @@ class SubjectVersion:
 
 
 class SubjectStore:
-    """Schemas and versions of subjects, as `stores.subjects`."""
+    """Versions of subjects, as `stores.subjects`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, schemas: SchemaStore) -> None:
         self._session = session
-
-    def schema_by_guid(self, context: str, guid: str) -> StoredSchema | None:
-        """Find a schema of a context by its GUID."""
-        return self._schema(SchemaRow.context == context, SchemaRow.guid == guid)
-
-    def schema_by_id(self, context: str, schema_id: int) -> StoredSchema | None:
-        """Find a schema of a context by its id."""
-        return self._schema(SchemaRow.context == context, SchemaRow.id == schema_id)
-
-    def schemas_with_id(self, schema_id: int) -> tuple[StoredSchema, ...]:
-        """Find the schemas that have an id, one a context, by context."""
-        query = select(SchemaRow).where(SchemaRow.id == schema_id).order_by(SchemaRow.context)
-        return tuple(_stored(row) for row in self._session.scalars(query))
-
-    def schemas_with_guid(self, guid: str) -> tuple[StoredSchema, ...]:
-        """Find the schemas that have a GUID, one a context, by context."""
-        query = select(SchemaRow).where(SchemaRow.guid == guid).order_by(SchemaRow.context)
-        return tuple(_stored(row) for row in self._session.scalars(query))
-
-    def spent_guid(self, context: str, schema_id: int) -> str | None:
-        """Give the GUID of the schema that had an id and was deleted for good."""
-        query = select(SpentIdRow.guid).where(SpentIdRow.context == context, SpentIdRow.id == schema_id)
-        return self._session.scalar(query)
-
-    def highest_id(self, context: str) -> int:
-        """Give the highest id that a context ever gave, 0 for none."""
-        return (self._session.scalar(select(NextIdRow.id).where(NextIdRow.context == context)) or 1) - 1
-
-    def add_schema(self, new: NewSchema, schema_id: int | None, at: datetime) -> StoredSchema:
-        """Keep a schema, under the next id of its context or under the one that is given."""
-        given = self._take_id(new.context, schema_id)
-        row = SchemaRow(
-            id=given,
-            created_at=at,
-            **{name: getattr(new, name) for name in NewSchema.__slots__ if name != "references"},
-        )
-        self._session.add(row)
-        self._session.flush()
-        if new.references:
-            self._session.execute(
-                insert(ReferenceRow),
-                [
-                    {"schema_key": row.key, "position": position, "subject": subject, "version": version}
-                    for position, (subject, version) in enumerate(new.references)
-                ],
-            )
-        return _stored(row)
+        self._schemas = schemas
 
     def add_version(
         self, subject: str, number: int, schema: StoredSchema, registry_id: int | None, at: datetime
@@ -154,16 +75,9 @@ class SubjectStore:
                 SubjectVersionRow.subject == subject, SubjectVersionRow.number == number
             )
         )
-        schema = found.schema
-        others = select(func.count()).where(SubjectVersionRow.schema_key == schema.key)
-        if self._session.scalar(others):
-            return
-        self._session.execute(delete(ReferenceRow).where(ReferenceRow.schema_key == schema.key))
-        self._session.execute(delete(SchemaRow).where(SchemaRow.key == schema.key))
-        if self.spent_guid(schema.context, schema.id) is None:
-            self._session.execute(
-                insert(SpentIdRow).values(context=schema.context, id=schema.id, guid=schema.guid)
-            )
+        others = select(func.count()).where(SubjectVersionRow.schema_key == found.schema.key)
+        if not self._session.scalar(others):
+            self._schemas.remove(found.schema)
 
     def set_deleted(self, subject: str, numbers: Sequence[int], at: datetime | None) -> None:
         """Soft-delete versions at an instant, or with None bring them back."""
@@ -332,20 +246,6 @@ class SubjectStore:
         query = select(SubjectVersionRow.context).distinct().order_by(SubjectVersionRow.context)
         return tuple(self._session.scalars(query))
 
-    def _take_id(self, context: str, wanted: int | None) -> int:
-        row = self._session.get(NextIdRow, context, with_for_update=True)
-        if row is None:
-            row = NextIdRow(context=context, id=1)
-            self._session.add(row)
-        given = row.id if wanted is None else wanted
-        row.id = max(row.id, given + 1)
-        self._session.flush()
-        return given
-
-    def _schema(self, *conditions: ColumnElement[bool]) -> StoredSchema | None:
-        row = self._session.scalar(select(SchemaRow).where(*conditions))
-        return None if row is None else _stored(row)
-
     def _one(self, query: Select[SubjectVersionRow, SchemaRow]) -> SubjectVersion | None:
         row = self._session.execute(query).first()
         return None if row is None else _version(row)
@@ -392,12 +292,8 @@ def _next_string(prefix: str) -> str | None:
     return None
 
 
-def _stored(row: SchemaRow) -> StoredSchema:
-    return StoredSchema(**{name: getattr(row, name) for name in StoredSchema.__slots__})
-
-
 def _version(found: Row[SubjectVersionRow, SchemaRow]) -> SubjectVersion:
     row, schema = found
     return SubjectVersion(
-        row.subject, row.number, _stored(schema), row.registry_id, row.created_at, row.deleted_at
+        row.subject, row.number, stored_schema(schema), row.registry_id, row.created_at, row.deleted_at
     )

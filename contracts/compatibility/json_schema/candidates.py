@@ -40,19 +40,24 @@ _FEW: Final = 6
 _LOOKS_A_STEP: Final = 4
 
 
+_Wanted = tuple[frozenset[int], frozenset[int]]
+"""The ids of what a value must fit, and of what it must break."""
+
+
 class Maker:
     """Makes values for one pair of schemas."""
 
     def __init__(self, prover: Prover) -> None:
         self.prover = prover
-        self._made: dict[tuple[frozenset[int], frozenset[int]], tuple[int, list[Any]]] = {}
+        self._made: dict[_Wanted, tuple[int, list[Any]]] = {}
+        self._starts: dict[tuple[_Wanted, int], Branch | None] = {}
 
     def values(
         self, holding: Iterable[Node], broken: Iterable[Node], depth: int = 0, most: int = _FEW
     ) -> list[Any]:
         """Give values that may fit all of `holding` and break all of `broken`; none when no way was found."""
         fit, unfit = tuple(holding), tuple(broken)
-        key = (frozenset(node.id for node in fit), frozenset(node.id for node in unfit))
+        key = _wanted(fit, unfit)
         asked, known = self._made.get(key, (0, []))
         if asked >= most:
             return known[:most]
@@ -79,8 +84,7 @@ class Maker:
 
     def branches(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Iterator[Branch]:
         """Give branches that are not known to be closed, choices made; at most _MAX_BRANCHES."""
-        first = branch_of(self.prover, fit, unfit)
-        start = None if first is None else self._narrowed(first, depth)
+        start = self._start(fit, unfit, depth)
         waiting = [] if start is None else [start]
         given = tried = 0
         while waiting and given < _MAX_BRANCHES and tried < _MAX_CHOICES:
@@ -102,12 +106,21 @@ class Maker:
             self.prover.forget_path()
             return False
 
-    def _narrowed(self, branch: Branch, depth: int) -> Branch | None:
+    def _start(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Branch | None:
+        """Give what is known before any choice is made; None when no value is like that."""
+        key = _wanted(fit, unfit), depth
+        if key in self._starts:
+            return self._starts[key]
+        branch = branch_of(self.prover, fit, unfit)
+        if branch is None:
+            return None
         whole = self.prover.budget
         given = whole.left // _SHARE
         self.prover.budget = Budget(given)
         try:
-            return None if self.prover.contradicts(branch, depth) else self.prover.narrowed(branch, depth)
+            is_closed = self.prover.contradicts(branch, depth)
+            self._starts[key] = None if is_closed else self.prover.narrowed(branch, depth)
+            return self._starts[key]
         except (BudgetSpentError, RecursionError):
             self.prover.forget_path()
             return branch
@@ -159,6 +172,10 @@ class Maker:
         except (BudgetSpentError, RecursionError):
             self.prover.forget_path()
             return []
+
+
+def _wanted(fit: tuple[Node, ...], unfit: tuple[Node, ...]) -> _Wanted:
+    return frozenset(node.id for node in fit), frozenset(node.id for node in unfit)
 
 
 _END: Final = object()

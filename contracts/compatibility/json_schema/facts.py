@@ -105,6 +105,7 @@ class ObjectFacts:
     fillers: dict[str, list[Any]] = field(default_factory=dict)
     """Values that were made for properties."""
     _at: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    _filled: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for leaf in self.leaves:
@@ -123,6 +124,13 @@ class ObjectFacts:
                     self.count.at_least(limit)
                 case PropertyCount(limit=limit):
                     self.count.at_most(limit)
+
+    @property
+    def filled(self) -> dict[str, Any] | None:
+        """Give the required properties, each with the first of its fillers; None as long as one has none."""
+        if self._filled is None and self.required.keys() <= self.fillers.keys():
+            self._filled = {name: self.fillers[name][0] for name in self.required}
+        return self._filled
 
     def at(self, name: str) -> tuple[Node, ...]:
         """Give what the value of a property must fit. What surely applies is given, what only may is not."""

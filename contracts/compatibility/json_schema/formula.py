@@ -28,6 +28,10 @@ class Formula:
         self.interner = interner
         self._formats_asserted = formats_asserted
 
+    def instead(self, schema: Schema) -> Formula:
+        """Give the formula of another schema that stands for this one."""
+        return Formula(self.side, schema, self.interner, formats_asserted=self._formats_asserted)
+
     @cached_property
     def is_too_large(self) -> bool:
         """Whether the schema has too many parts, or is nested too deeply, to be looked at."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from contracts.compatibility.json_schema.branch import Branch
@@ -39,6 +40,7 @@ _SHARE: Final = 4
 """One question gets a quarter of the steps that are left, so that a hard one leaves some for the others."""
 
 
+_Ids = tuple[frozenset[int], frozenset[int]]
 LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
 """The leaves that lead into an object or an array."""
 
@@ -57,7 +59,7 @@ class Step:
     place: PropertyPlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Situation:
     """A place in a record: what the old schema says of it, and how it is reached."""
 
@@ -74,6 +76,11 @@ class Situation:
     """Whether the new schema speaks of this place only under an `if`."""
     is_declared: bool = True
     """Whether the old schema speaks of this place by name."""
+
+    @cached_property
+    def ids(self) -> _Ids:
+        """Give what two situations of the same question share: the schemas that hold, and those that are broken."""
+        return _ids(self.holding), _ids(self.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +102,8 @@ class _Search:
         self._prover = prover
         self._side = side
         self._gaps: dict[tuple[str, tuple[str, ...]], Gap] = {}
-        self._entered: set[tuple[frozenset[int], frozenset[int], int]] = set()
-        self._done: set[tuple[tuple[str, ...], frozenset[int], frozenset[int], int]] = set()
+        self._entered: set[tuple[_Ids, int]] = set()
+        self._done: set[tuple[tuple[str, ...], _Ids, int]] = set()
         self._met_again = False
         self._is_uncovered = False
         self._is_out_of_steps = False
@@ -109,7 +116,7 @@ class _Search:
         return list(self._gaps.values())
 
     def _compare(self, at: Situation, target: Node) -> None:
-        mark = (at.field, _ids(at.holding), _ids(at.broken), id(target))
+        mark = (at.field, at.ids, id(target))
         if len(self._gaps) >= MAX_GAPS or len(self._done) >= _MAX_COMPARED or mark in self._done:
             return
         self._done.add(mark)
@@ -134,7 +141,7 @@ class _Search:
 
     def _compare_once(self, at: Situation, target: Node) -> None:
         """Compare, unless the same question is being looked at further up: what is found there is found."""
-        mark = (_ids(at.holding), _ids(at.broken), _named(target).id)
+        mark = (at.ids, _named(target).id)
         if mark in self._entered:
             self._met_again = True
             return

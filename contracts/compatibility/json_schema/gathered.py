@@ -171,18 +171,26 @@ class _Objects:
 
     def _completed(self, start: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Add the properties that must be there; then vary one at a time."""
-        required, broken = self._facts.required, self._broken.properties
-        needed = [name for name in dict.fromkeys((*broken, *required)) if name not in start]
-        choices: dict[str, list[Any]] = {}
-        for name in needed:
+        filled = None if self._broken.properties else self._facts.filled
+        first = self._first(start) if filled is None else {**start, **filled, **start}
+        if first is None:
+            return
+        yield first
+        for name in islice(self._needed(start), _FEW):
+            yield from ({**first, name: value} for value in self._made(name)[1:])
+
+    def _first(self, start: dict[str, Any]) -> dict[str, Any] | None:
+        first = dict(start)
+        for name in self._needed(start):
             made = self._made(name)
             if not made:
-                return
-            choices[name] = made
-        first = {**start, **{name: made[0] for name, made in choices.items()}}
-        yield first
-        for name, made in islice(choices.items(), _FEW):
-            yield from ({**first, name: value} for value in made[1:])
+                return None
+            first[name] = made[0]
+        return first
+
+    def _needed(self, start: dict[str, Any]) -> Iterator[str]:
+        names = dict.fromkeys((*self._broken.properties, *self._facts.required))
+        return (name for name in names if name not in start)
 
     def _made(self, name: str) -> list[Any]:
         """Give values for a property that must be there."""

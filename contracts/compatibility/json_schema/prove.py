@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 from contracts.compatibility.inclusion import Counterexample, Difference, Inclusion, Outcome
 from contracts.compatibility.json_schema.candidates import Maker
@@ -38,26 +39,37 @@ class Pair:
     """Two schemas that are compared in both directions, each compiled once."""
 
     def __init__(self, one: Schema, other: Schema, *, formats_asserted: bool) -> None:
-        self._interner = Interner()
-        self._formats_asserted = formats_asserted
-        self._one = self._formula(Side.ONE, one)
-        self._other = self._formula(Side.OTHER, other)
+        interner = Interner()
+        formulas = [
+            Formula(side, schema, interner, formats_asserted=formats_asserted)
+            for side, schema in ((Side.ONE, one), (Side.OTHER, other))
+        ]
+        self.forth = Way(*formulas)
+        """Whether the other schema accepts every document of the one."""
+        self.back = Way(*reversed(formulas))
+        """Whether the one schema accepts every document of the other."""
 
-    def forth(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
-        """Answer as `includes` does: whether the other schema accepts every document of the one.
 
-        `guarded` stands for the one, which asks for more.
-        """
-        one = self._one if guarded is None else self._formula(Side.ONE, guarded)
-        return _included(one, self._other, budget)
+class Way:
+    """One direction of a comparison: whether the new schema accepts every document of the old one."""
 
-    def back(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
-        """Answer whether the one schema accepts every document of the other, or of what stands for it."""
-        other = self._other if guarded is None else self._formula(Side.OTHER, guarded)
-        return _included(other, self._one, budget)
+    def __init__(self, old: Formula, new: Formula) -> None:
+        self._old = old
+        self._new = new
 
-    def _formula(self, side: Side, schema: Schema) -> Formula:
-        return Formula(side, schema, self._interner, formats_asserted=self._formats_asserted)
+    def __call__(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
+        """Answer as `includes` does. `guarded` stands for the old schema, which asks for more."""
+        old = self._old if guarded is None else self._old.instead(guarded)
+        return _included(old, self._new, budget)
+
+    def separates(self, document: Any, pointer: str) -> bool:
+        """Whether a document that is judged in bounded time is one of the old schema and refused at `pointer` by the new."""
+        return self._refuter.separates(document, pointer)
+
+    @cached_property
+    def _refuter(self) -> Refuter:
+        prover = Prover(self._old.interner, Budget(0))
+        return Refuter(_judged(self._old), _judged(self._new), Maker(prover))
 
 
 def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
@@ -65,18 +77,19 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         return Inclusion(
             Outcome.UNDETERMINED, (_undecided("the schemas are too large or too deeply nested"),)
         )
-    judges = old.judge, new.judge
+    _ = old.judge, new.judge  # a schema that is none is told before all else
     if is_same(old.schema, new.schema):
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))
     if old.node.id == new.node.id and old.loop is None and new.loop is None:
         return Inclusion(Outcome.PROVEN)
-    judged = [
-        Judged(judge, formula.node, formula.work) for judge, formula in zip(judges, (old, new), strict=True)
-    ]
     prover = Prover(old.interner, Budget(budget))
-    return _Comparison(judged[0], judged[1], prover, old.loop or new.loop).answer(budget)
+    return _Comparison(_judged(old), _judged(new), prover, old.loop or new.loop).answer(budget)
+
+
+def _judged(formula: Formula) -> Judged:
+    return Judged(formula.judge, formula.node, formula.work)
 
 
 class _Comparison:

@@ -261,6 +261,53 @@ def test_tags_are_added_to_a_version_and_removed(ask: Ask) -> None:
     assert refused[1]["error_code"] == 42201
 
 
+def test_a_registration_adds_tags_removes_them_and_takes_those_of_the_version_before(ask: Ask) -> None:
+    def entity(name: str, *tags: str) -> dict[str, Any]:
+        return {"schemaEntity": {"entityPath": f".com.x.U.{name}", "entityType": "sr_field"}, "tags": tags}
+
+    def tags_of(found: Any) -> dict[str, Any]:
+        return {field["name"]: field.get("confluent:tags") for field in json.loads(found["schema"])["fields"]}
+
+    path = "/subjects/s/versions"
+    body = {"schema": record("a", "b", name="com.x.U"), "schemaTagsToAdd": [entity("a", "PII", "X")]}
+    assert tags_of(ask("POST", path, body)[1]) == {"a": ["PII", "X"], "b": None}
+    body = {"schema": record("a", c=1, name="com.x.U"), "propagateSchemaTags": True}
+    body |= {"schemaTagsToAdd": [entity("c", "Y")], "schemaTagsToRemove": [entity("a", "X")]}
+    assert tags_of(ask("POST", path, body)[1]) == {"a": ["PII"], "c": ["Y"]}
+    body = {"schema": record("a", d=1, name="com.x.U")}
+    assert tags_of(ask("POST", path, body)[1]) == {"a": None, "d": None}
+    body = {"schema": record("a", d=2, name="com.x.U"), "propagateSchemaTags": True}
+    assert tags_of(ask("POST", path, body)[1]) == {"a": None, "d": None}
+
+
+def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_the_time_from_which_they_hold(
+    ask: Ask,
+) -> None:
+    rule = {"name": "known", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "message.a != 9"}
+    rules = {"enableAt": "2026-07-01T00:00:00Z", "domainRules": [{**rule, "disabled": False}]}
+    ask("POST", "/subjects/s/versions", {"schema": record("a"), "ruleSet": rules})
+    assert ask("GET", "/subjects/s/versions/1")[1]["ruleSet"]["enableAt"] == "2026-07-01T00:00:00Z"
+    place = {"entityPath": ".U.a", "entityType": "sr_field"}
+    tags = [{"schemaEntity": place, "tags": ["PII"]}]
+    late = ask("POST", "/subjects/s/versions/1/tags", {"newVersion": 5, "tagsToAdd": tags})
+    assert (late[0], late[1]["error_code"]) == (422, 42201)
+    made = ask("POST", "/subjects/s/versions/1/tags", {"newVersion": 2, "tagsToAdd": tags})[1]
+    assert (made["version"], made["metadata"]["properties"]["confluent:version"]) == (2, "2")
+    assert made["ruleSet"] == rules
+
+
+@pytest.mark.parametrize("name", ["reference_format", "referenceFormat"])
+def test_references_are_whole_names_of_subjects_whatever_format_is_asked_for(ask: Ask, name: str) -> None:
+    ask("POST", "/subjects/:.c:u/versions", {"schema": record("a")})
+    user = {
+        "schema": '{"type": "array", "items": "U"}',
+        "references": [{"name": "U", "subject": "u", "version": 1}],
+    }
+    made = ask("POST", "/subjects/:.c:s/versions", user)[1]
+    found = ask("GET", f"/schemas/ids/{made['id']}?subject=:.c:s&format=&{name}=")[1]
+    assert found["references"] == [{"name": "U", "subject": ":.c:u", "version": 1}]
+
+
 def test_the_python_client_gets_tags_in_the_schema(ask: Ask) -> None:
     body = {
         "schema": record("a", "b", name="com.x.U"),

@@ -4,7 +4,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import create_engine, text
 
+from gateway.factory import Factory
 from tests.unit.confluent.conftest import MEDIA_TYPE, Ask, record, respond
 
 STRING, INT, LONG = ({"schema": f'"{name}"'} for name in ("string", "int", "long"))
@@ -188,12 +190,6 @@ def test_settings_are_inherited_and_shown_under_their_two_names(ask: Ask) -> Non
     assert ask("DELETE", "/config/s")[1] == {"compatibilityLevel": "NONE"}
     assert error(ask("PUT", "/config/s", {"compatibility": "SOMEWHAT"})) == (422, 42203)
     assert error(ask("PUT", "/config/s", {"compatibilityPolicy": "KIND"})) == (422, 42203)
-    for name in ("validateFields", "validateNames", "validateRules"):
-        status, body = ask("PUT", "/config/s", {name: True})
-        assert (status, body["error_code"]) == (422, 422)
-        assert body["message"].startswith(f"{name}: this registry does not check that")
-        assert ask("PUT", "/config/s", {name: False}) == (200, {name: False})
-        assert ask("GET", "/config/s")[1][name] is False
 
 
 @pytest.mark.usefixtures("numbers")
@@ -239,6 +235,7 @@ def test_a_read_only_subject_is_not_written(ask: Ask, numbers: str) -> None:
     ask("PUT", "/mode/s", {"mode": "READWRITE"})
     assert error(ask("POST", f"{numbers}/versions", STRING)) == (422, 42205)
     assert ask("GET", "/mode/t?defaultToGlobal=true")[1] == {"mode": "READONLY_OVERRIDE"}
+    assert ask("PUT", "/mode/s", {"mode": "readonly"}) == (200, {"mode": "READONLY"})
     assert error(ask("PUT", "/mode/s", {"mode": "OFF"})) == (422, 42204)
 
 
@@ -334,6 +331,18 @@ def test_the_types_are_json_and_avro_and_the_cluster_has_a_name(ask: Ask) -> Non
     assert ask("GET", "/v1/metadata/deployment")[0] == 200
 
 
+@only_sqlite
+def test_an_outage_of_the_database_is_told_as_clients_know_it(
+    client: Any, ask: Ask, factory: Factory
+) -> None:
+    engine = create_engine(factory.settings.database_url.get_secret_value())
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE subject_versions"))
+    engine.dispose()
+    assert error(ask("GET", "/subjects/s/versions")) == (500, 50001)
+    assert client.get("/subjects/s/versions").headers["content-type"] == MEDIA_TYPE
+
+
 def test_no_other_origin_may_read_an_answer(client: Any) -> None:
     answer = client.get("/subjects", headers={"Origin": "https://elsewhere.example"})
     assert not [name for name in answer.headers if name.startswith("access-control-")]
@@ -358,6 +367,10 @@ def test_associations_are_made_found_and_removed(ask: Ask) -> None:
     assert batch["results"][0]["result"][0]["subject"] == "s"
     other = {**resource, "associations": [{"subject": "t-value", "schema": {"schema": record("a")}}]}
     assert error(ask("POST", "/associations", other)) == (409, 40903)
+    unknown = {**resource, "resourceId": "id-2", "associations": [{"subject": "nothing"}]}
+    several = ask("POST", "/associations:batchMutate", {"requests": [wanted, unknown]})[1]["results"]
+    assert several[0]["result"] == made
+    assert several[1]["error"]["error_code"] == 40907
     changed = ask("PUT", "/associations", other)[1]["associations"]
     assert changed == [
         {"subject": "t-value", "associationType": "value", "lifecycle": "STRONG", "frozen": False}

@@ -1,0 +1,122 @@
+"""Every operation of either face that changes something leaves an entry in the log of changes; a new one without fails here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from gateway.access.principal import Role
+from gateway.access.rules import NATIVE
+from gateway.api.examples import CONTRACT
+from gateway.confluent.operations import OPERATIONS
+from tests.unit.confluent.conftest import Ask, record
+
+only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+RESOURCE = {"resourceName": "t", "resourceNamespace": "c", "resourceId": "r", "resourceType": "topic"}
+ASSOCIATED = {**RESOURCE, "associations": [{"subject": "s", "associationType": "value"}]}
+TAGS = {"tagsToAdd": [{"schemaEntity": {"entityPath": ".U.a", "entityType": "sr_field"}, "tags": ["PII"]}]}
+OTHER = {**RESOURCE, "resourceId": "r2", "associations": [{"subject": "s", "associationType": "key"}]}
+STRONG = {**RESOURCE, "associations": [{"subject": "s", "associationType": "value", "lifecycle": "STRONG"}]}
+
+CONFLUENT: list[tuple[str, str, str, Any]] = [
+    ("POST", "/subjects/{subject}/versions", "/subjects/s/versions", {"schema": record("a")}),
+    ("POST", "/subjects/{subject}/versions/{version}/tags", "/subjects/s/versions/1/tags", TAGS),
+    ("PUT", "/config", "/config", {"compatibility": "NONE"}),
+    ("DELETE", "/config", "/config", None),
+    ("PUT", "/config/{subject}", "/config/s", {"compatibility": "NONE"}),
+    ("DELETE", "/config/{subject}", "/config/s", None),
+    ("PUT", "/mode", "/mode", {"mode": "READWRITE"}),
+    ("DELETE", "/mode", "/mode", None),
+    ("PUT", "/mode/{subject}", "/mode/s", {"mode": "READWRITE"}),
+    ("DELETE", "/mode/{subject}", "/mode/s", None),
+    ("POST", "/associations", "/associations", ASSOCIATED),
+    ("PUT", "/associations", "/associations", STRONG),
+    ("PUT", "/associations/resources/{resource}", "/associations/resources/r", ASSOCIATED),
+    ("DELETE", "/associations/resources/{resource}", "/associations/resources/r", None),
+    ("POST", "/associations:batchMutate", "/associations:batchMutate", {"requests": [OTHER]}),
+    ("DELETE", "/subjects/{subject}/versions/{version}", "/subjects/s/versions/1", None),
+    ("DELETE", "/subjects/{subject}", "/subjects/s", None),
+    ("DELETE", "/subjects/{subject}", "/subjects/s?permanent=true", None),
+]
+STORES_NOTHING = {
+    (
+        "DELETE",
+        "/contexts/{context}",
+    ): "a context is known by what it holds, and only an empty one can be deleted",
+}
+
+HERE = "/api/v1/contracts/{contract_id}"
+THERE = "/api/v1/streams/{stream}"
+TELLS_OF_RECORDS = {
+    ("POST", "/api/v1/contracts/check"): "answers as if",
+    ("POST", f"{THERE}/batches"): "what a job did with a batch: the ledger holds it",
+    ("POST", f"{THERE}/events"): "what happened to a job",
+    ("POST", f"{THERE}/heartbeat"): "a job is alive",
+}
+
+
+def entries(client: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get("/api/v1/audit?limit=1000").json()["entries"]
+    return found
+
+
+@only_sqlite
+def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
+    for method, _, path, body in CONFLUENT:
+        before = len(entries(client))
+        answer = ask(method, path, body)
+        assert answer[0] < 300, (method, path, answer)
+        assert len(entries(client)) > before, (method, path)
+    changing = {(each.method, each.path) for each in OPERATIONS if each.rule.role > Role.VIEWER}
+    assert changing - {(method, pattern) for method, pattern, _, _ in CONFLUENT} == STORES_NOTHING.keys()
+
+
+@only_sqlite
+def test_every_change_through_the_native_face(client: Any) -> None:
+    contract, consumer = "/api/v1/contracts/hospital.admissions", "/consumers/report"
+    stream, version = "/api/v1/streams/hospital.admissions", "/versions/1.3.0"
+    draft = {**CONTRACT, "version": "1.3.0", "status": "draft"}
+    trip = {
+        "id": str(uuid4()), "stream": "hospital.admissions", "topic": "hospital.admissions",
+        "contract": "hospital.admissions@1.2.0", "epoch": 1, "at": "2026-07-01T12:00:00Z", "start": {"0": 0},
+        "end": {"0": 9}, "records": 9, "refused": 9, "allowed": 0.2, "action": "pause",
+    }  # fmt: skip
+    made: list[tuple[str, str, str, Any]] = [
+        ("POST", "/api/v1/contracts", "/api/v1/contracts", CONTRACT),
+        ("PUT", f"{HERE}/consumers/{{consumer_id}}", contract + consumer, {"team": "T", "reads": ["/age"]}),
+        ("DELETE", f"{HERE}/consumers/{{consumer_id}}", contract + consumer, None),
+        ("POST", "/api/v1/contracts", "/api/v1/contracts", draft),
+        (
+            "POST",
+            f"{HERE}/acknowledgements",
+            f"{contract}/acknowledgements",
+            {"breaking": True, "version": "1.3.0"},
+        ),
+        ("POST", f"{THERE}/shadow", f"{stream}/shadow", {"version": "1.3.0"}),
+        ("POST", f"{HERE}/versions/{{version}}/status", f"{contract}{version}/status", {"status": "active"}),
+        ("DELETE", f"{HERE}/versions/{{version}}", contract + version, None),
+        ("POST", f"{HERE}/versions/{{version}}/undelete", f"{contract}{version}/undelete", {}),
+        ("POST", f"{THERE}/pause", f"{stream}/pause", {"reason": "why"}),
+        ("POST", f"{THERE}/resume", f"{stream}/resume", {}),
+        ("POST", f"{THERE}/trips", f"{stream}/trips", trip),
+        ("POST", "/api/v1/keys", "/api/v1/keys", {"name": "job", "grants": ["producer:hospital."]}),
+    ]
+    for method, _, path, body in made:
+        change(client, method, path, body)
+    key = client.get("/api/v1/keys").json()["keys"][0]["key_id"]
+    change(client, "DELETE", f"/api/v1/keys/{key}", None)
+    covered = {(method, pattern) for method, pattern, _, _ in made} | {("DELETE", "/api/v1/keys/{key_id}")}
+    changing = {key for key, rule in NATIVE.items() if rule.role > Role.VIEWER and key[0] != "GET"}
+    assert changing - covered == TELLS_OF_RECORDS.keys()
+
+
+def change(client: Any, method: str, path: str, body: Any) -> None:
+    before = len(entries(client))
+    content = None if body is None else json.dumps(body)
+    answer = client.request(method, path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code < 300, (method, path, answer.text)
+    assert len(entries(client)) > before, (method, path)
