@@ -49,7 +49,7 @@ def lint(files: Files) -> None:
         more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
         out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
         for note in _notes(contract):
-            out.print(f"  [yellow]note[/]: {escape(note)}", soft_wrap=True)
+            out.print(f"  [yellow]note[/]: {escape(note)}")
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
         raise typer.Exit(ExitCode.FINDINGS)
