@@ -249,7 +249,7 @@ def test_every_way_of_judging_says_what_the_library_says(
     for judged in (plan.judge(values), plan.judge_typed(values)):
         for value, verdict in zip(values.to_pylist(), judged.to_pylist(), strict=True):
             record = decode_exactly(value)
-            fits = plan._format.is_valid(record)
+            fits = plan.payload_format.is_valid(record)
             outcome = evaluate(library.eval, record)
             is_broken = {
                 Outcome.HOLDS: False,
@@ -327,7 +327,7 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
                         Outcome.HOLDS: False,
                         Outcome.BROKEN: True,
                         Outcome.UNKNOWN: strict,
-                        Outcome.ERROR: plan._format.is_valid(record),
+                        Outcome.ERROR: plan.payload_format.is_valid(record),
                     }[outcome]
                 wrong |= {join(located(path, elements))} if is_broken else set()
             slots = plan.failed_slots(verdict["failed"])
