@@ -247,7 +247,7 @@ def _exact_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Arra
         held = [None if value is None else exactly(value) for value in values]
     except DecimalException:
         return None
-    # Arrow takes NaN for a null.
+    # Arrow takes NaN for a null, and ends the process at some exponents: it gets only what was given the type's digits.
     return pa.array(held, arrow_type) if all(value is None or value.is_finite() for value in held) else None
 
 
