@@ -29,7 +29,7 @@ def main() -> None:
     batches = [whole.slice(start, BATCH) for start in range(0, RECORDS, BATCH)]
     raw = whole.to_pylist()
     records = [orjson.loads(value) for value in raw if value[-1:] == b"}"]
-    is_valid, broken = plan._format.is_valid, plan._rules.broken  # noqa: SLF001 - it measures the parts
+    is_valid, broken = plan.payload_format.is_valid, plan._judging.rules.broken  # noqa: SLF001 - it measures the parts
     document = contract()
     compile_start = time.perf_counter()
     compile_plan(document)

@@ -10,8 +10,9 @@ import json
 import math
 from collections.abc import Callable
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,8 @@ _MOST_DAYS: Final = 50_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH_DAY
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH_DAY
+_NANOSECONDS: Final = 1_000
+"""In a microsecond."""
 _DAY_MICROSECONDS: Final = 86_400 * 10**6
 _FIRST_MICROSECOND: Final = _FIRST_DAY * _DAY_MICROSECONDS
 _LAST_MICROSECOND: Final = (_LAST_DAY + 1) * _DAY_MICROSECONDS - 1
@@ -89,6 +92,7 @@ def of_type(kind: type) -> Converter:
 
 def decimal_number(precision: int, scale: int) -> Converter:
     """Make the converter to decimal(precision, scale)."""
+    exactly = _exactly(precision, scale)
 
     def convert(value: Any) -> Decimal | None:
         kind = type(value)
@@ -96,17 +100,21 @@ def decimal_number(precision: int, scale: int) -> Converter:
             value = Decimal(repr(value) if kind is float else value)
         elif kind is not Decimal:
             return None
-        if not value.is_finite():
+        try:
+            held = exactly(value)
+        except DecimalException:
             return None
-        if not value:
-            return Decimal(0)
-        # Decided by digits: to write out 1e999999999 would fill the memory.
-        _, digits, exponent = value.as_tuple()
-        trailing = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-        fits = int(exponent) + trailing >= -scale and value.adjusted() < precision - scale
-        return value if fits else None
+        return held if held.is_finite() else None
 
     return convert
+
+
+@lru_cache(maxsize=256)
+def _exactly(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
+    """Make what gives a number the digits of a decimal type; raises DecimalException for one that it does not hold."""
+    context = Context(prec=precision, traps=[Inexact, InvalidOperation])
+    step = Decimal((0, (1,), -scale))
+    return lambda value: context.quantize(value, step)
 
 
 def day(value: Any) -> int | None:
@@ -213,7 +221,9 @@ def bulk_of(*kinds: type) -> Bulk:
 
 
 def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array | None:
-    """Convert numbers at once, when all are decimals of at most 15 digits."""
+    """Convert numbers at once, when all are doubles that stand for decimals of at most 15 digits, or are decimals."""
+    if {Decimal, _NONE}.issuperset(map(type, values)):
+        return _exact_decimals(values, arrow_type)
     if not {float, int, _NONE}.issuperset(map(type, values)):
         return None
     numbers = np.array(values, np.float64)
@@ -229,6 +239,16 @@ def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array 
     if not (is_decimal | is_null).all():
         return None
     return _decimals(unscaled.astype(np.int64), is_null, arrow_type)
+
+
+def _exact_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array | None:
+    exactly = _exactly(arrow_type.precision, arrow_type.scale)
+    try:
+        held = [None if value is None else exactly(value) for value in values]
+    except DecimalException:
+        return None
+    # Arrow takes NaN for a null, and ends the process at some exponents: it gets only what was given the type's digits.
+    return pa.array(held, arrow_type) if all(value is None or value.is_finite() for value in held) else None
 
 
 def _decimals(
@@ -266,7 +286,10 @@ _KNOWN_DAYS: Final = _KnownDays()
 
 
 def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert date strings at once."""
+    """Convert date strings, or days since 1970, at once."""
+    if {int, _NONE}.issuperset(map(type, values)):
+        numbers = pa.array(values, pa.int32())
+        return numbers.cast(arrow_type) if _within(numbers, pa.int32(), _FIRST_DAY, _LAST_DAY) else None
     if not {str, _NONE}.issuperset(map(type, values)):
         return None
     days = pa.array(list(map(_KNOWN_DAYS.__getitem__, values)), pa.int32())
@@ -275,16 +298,33 @@ def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     return None if is_lost else days.cast(arrow_type)
 
 
-def bulk_instants(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert date-time strings at once."""
-    strings = _strings(values)
-    return None if strings is None else texts_as_instants(strings, arrow_type)
+def bulk_instants(nanoseconds: int) -> Bulk:
+    """Make the way for date-times: strings, or integers in units of `nanoseconds`, at once."""
+    return _bulk_times(nanoseconds, texts_as_instants)
 
 
-def bulk_local_times(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
-    """Convert strings of dates and times without a zone at once."""
-    strings = _strings(values)
-    return None if strings is None else texts_as_local_times(strings, arrow_type)
+def bulk_local_times(nanoseconds: int) -> Bulk:
+    """Make the way for dates and times without a zone: strings, or integers in units of `nanoseconds`, at once."""
+    return _bulk_times(nanoseconds, texts_as_local_times)
+
+
+def _bulk_times(nanoseconds: int, of_texts: OfTexts) -> Bulk:
+    def convert(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
+        if not {int, _NONE}.issuperset(map(type, values)):
+            strings = _strings(values)
+            return None if strings is None else of_texts(strings, arrow_type)
+        numbers = pa.array(values, pa.int64())
+        if nanoseconds >= _NANOSECONDS:
+            times = pc.multiply_checked(numbers, nanoseconds // _NANOSECONDS)
+        else:
+            times = pc.divide(numbers, _NANOSECONDS)
+            if not pc.all(pc.equal(pc.multiply(times, _NANOSECONDS), numbers), min_count=0).as_py():
+                return None
+        if not _within(times, pa.int64(), _FIRST_MICROSECOND, _LAST_MICROSECOND):
+            return None
+        return times.cast(arrow_type)
+
+    return convert
 
 
 def texts(strings: pa.Array, _: pa.DataType) -> pa.Array:

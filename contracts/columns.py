@@ -345,9 +345,9 @@ _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
     "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
     "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.texts_as_days),
     "timestamp": lambda unit: Kind(
-        pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants, to.texts_as_instants
+        pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants(unit), to.texts_as_instants
     ),
     "timestamp_ntz": lambda unit: Kind(
-        pa.timestamp("us"), to.local_time(unit), to.bulk_local_times, to.texts_as_local_times
+        pa.timestamp("us"), to.local_time(unit), to.bulk_local_times(unit), to.texts_as_local_times
     ),
 }

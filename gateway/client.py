@@ -24,6 +24,7 @@ from contracts.errors import (
 )
 from contracts.model import Consumer, Status
 from contracts.shadow import ShadowFindings
+from contracts.subject_schemas import SubjectSchemas
 from gateway.credentials import RegistryCredentials
 
 M = TypeVar("M", bound=BaseModel)
@@ -161,6 +162,10 @@ class RegistryClient:
                 f"{self.url} serves a contract that cannot be read here; is it a newer Tidegate? {error}"
             ) from error
 
+    def schemas_of(self, topic: str) -> SubjectSchemas:
+        """Give what asks for the schemas that the records of a topic may name."""
+        return SubjectSchemas(self._json_at, topic)
+
     def pause(self, stream: str, reason: str | None) -> StreamControl:
         """Pause a stream; gives what holds then. Raises NotFoundError."""
         return self._decide(stream, "pause", {"reason": reason})
@@ -201,6 +206,15 @@ class RegistryClient:
             return self._ask("GET", "/health/ready").is_success
         except Unavailable:
             return False
+
+    def _json_at(self, path: str) -> Any:
+        answer = self._ask("GET", path)
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            self._require_registry()
+            raise NotFoundError(f"{self.url} has no {path.partition('?')[0]}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        return answer.json()
 
     def _decide(self, stream: str, decision: str, body: dict[str, Any]) -> StreamControl:
         path = f"/api/v1/streams/{quote(stream, safe='')}/{decision}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import httpx
 import structlog
@@ -16,8 +17,8 @@ from contracts.errors import NotFoundError, SettingsError, Unavailable
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.privacy.masks import require_key
 from contracts.privacy.tokens import MaskKey
+from contracts.subject_schemas import SubjectSchemas
 from spark_jobs.settings import JobSettings
-from spark_jobs.writer_schemas import SubjectSchemas
 
 log = structlog.get_logger()
 
@@ -50,6 +51,17 @@ class _Bearer(httpx.Auth):
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
         request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
         yield request
+
+
+def ask_registry(client: httpx.Client, path: str) -> Any:
+    """Ask for the JSON under a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
+    answer = client.get(path)
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        raise NotFoundError(f"the registry has no {path.partition('?')[0]}")
+    if answer.status_code != httpx.codes.OK:
+        # Such as a key that is taken no more: asked about again.
+        raise Unavailable(f"the registry answered {answer.status_code} to {path.partition('?')[0]}")
+    return answer.json()
 
 
 class ContractSource(Protocol):
@@ -111,9 +123,9 @@ class RegistryContract:
             self._writers = None
             self._note_answer()
             return plan
-        subject = f"{plan.contract.topic}-value"
-        if self._writers is None or self._writers.subject != subject:
-            self._writers = SubjectSchemas(self._client, subject)
+        topic = plan.contract.topic
+        if self._writers is None or self._writers.topic != topic:
+            self._writers = SubjectSchemas(partial(ask_registry, self._client), topic)
         writers = self._writers.current()
         self._note_answer()
         return plan.with_writers(writers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import httpx
@@ -12,8 +13,9 @@ from contracts.errors import TidegateError, Unavailable
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.privacy.masks import require_key
 from contracts.privacy.tokens import MaskKey
+from contracts.subject_schemas import SubjectSchemas
+from spark_jobs.contract_source import ask_registry
 from spark_jobs.shadow import Shadow
-from spark_jobs.writer_schemas import SubjectSchemas
 
 log = structlog.get_logger()
 
@@ -116,5 +118,7 @@ class RegistryShadows:
     def _with_writers(self, plan: EnforcementPlan, active: EnforcementPlan) -> EnforcementPlan:
         if active.writers is not None:
             return plan.with_writers(active.writers)
-        self._writers = self._writers or SubjectSchemas(self._client, f"{plan.contract.topic}-value")
+        self._writers = self._writers or SubjectSchemas(
+            partial(ask_registry, self._client), plan.contract.topic
+        )
         return plan.with_writers(self._writers.current())

@@ -21,9 +21,7 @@ NAN: Final = "nan"
 """Stands among types for the double that is no number, which JSON does not have."""
 _NUMBER: Final = frozenset({"number"})
 _WHOLE: Final = frozenset({"integer", "number"})
-# The library takes a text to end at its first zero character, so that one stands for what is before it.
-_NEXT: Final = "\x01"
-_AFTER_ZERO: Final = "\x02"
+_FIRST_CHARACTER: Final = "\0"
 _NO_MEMBER: Final[frozenset[str]] = frozenset()
 
 
@@ -77,7 +75,7 @@ def constant_of(node: Node) -> Constant | None:
             return Constant(Sort.OTHER, None, value)
         case Const(int() | float() as value) if abs(value) < _EXACT:
             return Constant(Sort.NUMBER, Fraction(value), value)
-        case Const(str(value)) if min(value, default=_AFTER_ZERO) >= _AFTER_ZERO:
+        case Const(str(value)):
             return Constant(Sort.STRING, value, value)
         case Call("timestamp", (Const(str(value)),)) if (moment := moment_of(value)) is not None:
             return Constant(Sort.MOMENT, moment, value, "timestamp({})")
@@ -127,8 +125,8 @@ def _number(number: Fraction) -> Iterator[Value]:
 
 
 def _strings(keys: list[str]) -> Iterator[Value]:
-    """Give texts: hardly anything lies between a text and that text with a first character more."""
-    for text in dict.fromkeys(["", *keys, *(f"{key}{_NEXT}" for key in keys)]):
+    """Give texts: nothing lies between a text and that text with the first of all characters after it."""
+    for text in dict.fromkeys(["", *keys, *(f"{key}{_FIRST_CHARACTER}" for key in keys)]):
         yield Value(text, frozenset({"string"}))
 
 

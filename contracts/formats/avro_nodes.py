@@ -271,7 +271,7 @@ _EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 def decimal_value(unscaled: int, scale: int) -> Decimal:
     """Make the decimal number of an integer."""
-    return Decimal(unscaled).scaleb(-scale, _EXACT)
+    return _EXACT.scaleb(unscaled, -scale)
 
 
 def default_value(default: Any, node: AvroType) -> Any:  # noqa: PLR0911 - one for each type

@@ -96,7 +96,7 @@ class _Writer:
         that all of it is UTF-8 if, and only if, each string is.
         """
         if self._looks_later:
-            self._write(indent, "if not p[s:i].isascii(): str(p[s:i], 'utf-8')")
+            self._write(indent, "if not p[s:i].isascii(): p[s:i].decode()")
 
     def _go_on(self, indent: str) -> None:
         if self._looks_later:
@@ -196,18 +196,18 @@ class _Writer:
             self._write(indent, "b = p[i]", "if not b & 129: i += 1 + (b >> 1)", "else:")
             inner = indent + _STEP
             self._look(inner)
-            self._write(inner, "e, i = read_length(p, i)", "str(p[i:e], 'utf-8')", "s = i = e")
+            self._write(inner, "e, i = read_length(p, i)", "p[i:e].decode()", "s = i = e")
             return
         if not is_text or node.to == "bytes":
             self._look(indent)
         self._length(indent)
         if to is None:
             if is_text:
-                self._write(indent, "if not p[i:e].isascii(): str(p[i:e], 'utf-8')")
+                self._write(indent, "if not p[i:e].isascii(): p[i:e].decode()")
         elif node.to == "bytes":
-            self._write(indent, f"{to} = p[i:e]", f"if not {to}.isascii(): str({to}, 'utf-8')")
+            self._write(indent, f"{to} = p[i:e]", f"if not {to}.isascii(): {to}.decode()")
         else:
-            self._write(indent, f"{to} = str(p[i:e], 'utf-8')" if is_text else f"{to} = p[i:e]")
+            self._write(indent, f"{to} = p[i:e].decode()" if is_text else f"{to} = p[i:e]")
         self._write(indent, "i = e")
         if not is_text or node.to == "bytes":
             self._go_on(indent)

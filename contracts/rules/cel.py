@@ -22,6 +22,7 @@ from contracts.rules.cel_lowered import NotLoweredError
 from contracts.rules.cel_lowering import lower
 from contracts.rules.cel_paths import Roots
 from contracts.rules.cel_syntax import Node, syntax_of
+from contracts.rules.cel_zeros import whole
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.places import EACH
 from contracts.rules.program import DECODED, Program, all_of, any_of
@@ -255,7 +256,7 @@ def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> O
 
 def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outcome, str]:
     try:
-        result = evaluator(data=variables)
+        result = evaluator(data=whole(variables))
     except RuntimeError:  # such as the budget of iterations
         return Outcome.ERROR, ""
     value = result.value()

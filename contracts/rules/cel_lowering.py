@@ -18,6 +18,7 @@ from contracts.rules.cel_lowered import Lowered, NotLoweredError, chosen, joined
 from contracts.rules.cel_paths import Roots
 from contracts.rules.cel_syntax import Call, Const, Items, Node, Select
 from contracts.rules.cel_times import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
+from contracts.rules.cel_zeros import names_it
 from contracts.rules.places import Path
 from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
 
@@ -156,7 +157,7 @@ class _Lowering:
                 raise NotLoweredError
             return self._among(path, values)
         path = self._path(holder)
-        if not path or not isinstance(item, Const) or not isinstance(item.value, str):
+        if not path or not isinstance(item, Const) or not isinstance(item.value, str) or names_it(item.value):
             raise NotLoweredError
         variable, name = self._program.variable(path), self._bind(item.value)
         is_holder = self._is_of(path, _HOLDERS)

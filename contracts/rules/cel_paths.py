@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from contracts.rules.cel_syntax import Call, Const, Ident, Items, Node, Select
+from contracts.rules.cel_zeros import names_it
 from contracts.rules.places import Path
 
 
@@ -33,8 +34,8 @@ class Roots:
                 holder = self.path(operand)
             case _:
                 return None
-        # A token of digits, or `*`, is no name to those who read paths.
-        is_name = not field.isdigit() and field != "*"
+        # A token of digits, or `*`, is no name to those who read paths; one with U+0000 is none to the library.
+        is_name = not field.isdigit() and field != "*" and not names_it(field)
         return None if holder is None or not is_name else (*holder, field)
 
     def paths(self, node: Node) -> frozenset[Path]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,15 +18,16 @@ from rich.table import Table
 from rich.text import Text
 
 from contracts.document import lint
-from contracts.errors import SettingsError
+from contracts.errors import SettingsError, Unavailable
 from contracts.model import AvroSchema, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.privacy.account import Teller, Told
+from contracts.subject_schemas import SubjectSchemas
 from contracts.verdict import Disposition, Stage, Verdict
 from gateway.cli.exits import ExitCode
+from gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from gateway.cli.terminal import err, out
-
-_BLOCK_BYTES = 256 * 1024
+from gateway.client import RegistryClient
 
 ContractFile = Annotated[
     Path,
@@ -36,15 +38,35 @@ DataFile = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="Records, one JSON value a line; - reads standard input.",
+        help="Records, one JSON value a line unless --records says otherwise; - reads standard input.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one verdict as JSON for each line.")]
 Show = Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many refused records to show.")]
 
 
+Form = Annotated[
+    RecordForm, typer.Option("--records", help="How the records lie in the data one after the other.")
+]
+Registry = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        envvar="TIDEGATE_REGISTRY_URL",
+        help="Registry that knows the schemas which framed records name.",
+    ),
+]
+
+
 def judge(
-    contract: ContractFile, data: DataFile = Path("-"), *, as_json: AsJson = False, show: Show = 10
+    contract: ContractFile,
+    data: DataFile = Path("-"),
+    records: Form = RecordForm.LINES,
+    registry: Registry = None,
+    *,
+    as_json: AsJson = False,
+    show: Show = 10,
 ) -> None:
     """Judge records by a contract, as the job would.
 
@@ -52,33 +74,43 @@ def judge(
     fields that the contract classifies are left out, also with --json.
 
     Reads one record a line. Lines end at LF only: a CR belongs to the record, an
-    empty line is an empty record, and a last line without LF counts.
+    empty line is an empty record, and a last line without LF counts. Such records
+    have no frame. As they are in the topic, frame and nulls included, records come
+    with --records sized (each after its length in four bytes, -1 for null) or
+    base64 (a line each, - for null; after a space the header __value_schema_id).
+    The schemas that those name are looked up in the registry, as the job does;
+    without a registry an id is cut off and not looked up.
 
     Examples:
       tidegate judge contract.yaml --data records.jsonl
       kcat -C -t admissions -e | tidegate judge contract.yaml
-      tidegate judge contract.yaml --data records.jsonl --json | jq 'select(.violations != [])'
+      kcat -C -t stays -e -f '%R%s' | tidegate judge stays.yaml --records sized
+      tidegate judge contract.yaml --data records.jsonl --json | jq .violations
 
-    Exit codes: 0 nothing refused, 1 records refused or the contract has problems, 2 usage.
+    Exit codes: 0 nothing refused, 1 records refused or the contract has problems, 2 usage, 3 no registry answers.
     """
-    plan = compile_plan(_as_lines(lint(contract).contract))
-    tally, teller = Tally(limit=show), Teller.of(plan)
-    with _open(data) as stream:
-        for batch in line_batches(stream):
-            verdicts = _judge_batch(plan, batch)
+    plan = compile_plan(_in_form(lint(contract).contract, records))
+    tally = Tally(limit=show)
+    with _open(data) as stream, ExitStack() as stack:
+        schemas = None
+        if registry is not None and plan.needs_writers:
+            schemas = stack.enter_context(RegistryClient(registry)).schemas_of(plan.contract.topic)
+        for block in record_blocks(stream, records):
+            judged_by, verdicts = _judge_block(plan, schemas, block)
+            teller = Teller.of(judged_by)
             if as_json:
-                told = (_tell_one(teller, batch, verdicts, index) for index in range(len(batch)))
+                told = (_tell_one(teller, block, verdicts, index) for index in range(len(block.values)))
                 _print_json(verdicts, told, tally.records + 1)
-            tally.add(verdicts, partial(_tell_one, teller, batch, verdicts))
+            tally.add(verdicts, partial(_tell_one, teller, block, verdicts))
     if not as_json:
-        _print_summary(plan.contract, tally)
+        _print_summary(plan.contract, tally, records.noun)
     if tally.refused:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a run has seen: counts, and the first `limit` refused records with their line numbers."""
+    """What a run has seen: counts, and the first `limit` refused records with their numbers."""
 
     limit: int
     records: int = 0
@@ -92,7 +124,7 @@ class Tally:
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
     def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Told, ...]]) -> None:
-        """Count the verdicts on the next lines. A record counts once for each code that it violates.
+        """Count the verdicts on the next records. A record counts once for each code that it violates.
 
         `tell` gives what the verdict at a position means; it is asked of those that are kept.
         """
@@ -104,32 +136,48 @@ class Tally:
                 self.first_refused.append((self.records, tell(index)))
 
 
-def line_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
-    """Split a stream into its lines, in batches of what one read gives, so that a slow pipe is answered at once.
-
-    Lines end at LF, which is not part of them; a last line without LF counts. Memory is bounded by one block and
-    the longest line.
-    """
-    parts: list[bytes] = []
-    while block := stream.read1(_BLOCK_BYTES):  # type: ignore[attr-defined]  # every buffered reader has it
-        head, found, rest = block.rpartition(b"\n")
-        if not found:
-            parts.append(block)
-            continue
-        lines = (b"".join(parts) + head).split(b"\n")
-        parts = [rest] if rest else []
-        yield lines
-    if parts:
-        yield [b"".join(parts)]
-
-
-def _as_lines(contract: DataContract) -> DataContract:
-    """Return the contract for records in a text file, where no wire format frames them."""
+def _in_form(contract: DataContract, form: RecordForm) -> DataContract:
+    """Return the contract for records as they lie in a file: lines of text have no frame. Raises SettingsError."""
+    if form is not RecordForm.LINES:
+        if contract.framing == "confluent-header" and form is RecordForm.SIZED:
+            raise SettingsError(
+                f"the records of {contract.id} name their schemas in a header, which `sized` leaves out: --records base64 "
+                "has it"
+            )
+        return contract
     if isinstance(contract.schema_, AvroSchema):
         raise SettingsError(
-            f"{contract.id} describes Avro records, which have no lines; `judge` reads JSON records"
+            f"{contract.id} describes Avro records, which have no lines; give them --records sized or base64"
         )
     return contract.model_copy(update={"framing": "none"})
+
+
+def _judge_block(
+    plan: EnforcementPlan, schemas: SubjectSchemas | None, block: RecordBlock
+) -> tuple[EnforcementPlan, list[Verdict]]:
+    """Judge some records; gives the plan that has the schemas which they name, and the verdicts.
+
+    Raises Unavailable when a record names a schema that is not known yet, and no registry answers.
+    """
+    if schemas is None:
+        return plan, _verdicts(plan, block)
+    try:
+        known = plan.with_writers(schemas.known())
+        return known, _verdicts(known, block)
+    except Unavailable:
+        # The records are there: what the registry does not list now is no schema of theirs.
+        current = plan.with_writers(schemas.current())
+        return current, _verdicts(current, block)
+
+
+def _verdicts(plan: EnforcementPlan, block: RecordBlock) -> list[Verdict]:
+    headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
+    judged = plan.judge(pa.array(block.values, pa.large_binary()), headers=headers)
+    records = zip(block.values, block.headers, judged.field("disposition").to_pylist(), strict=True)
+    return [
+        _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value, header)
+        for value, header, disposition in records
+    ]
 
 
 def _open(data: Path) -> BinaryIO:
@@ -143,16 +191,8 @@ def _open(data: Path) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _judge_batch(plan: EnforcementPlan, lines: list[bytes]) -> list[Verdict]:
-    dispositions = plan.judge(pa.array(lines, pa.large_binary())).field("disposition").to_pylist()
-    return [
-        _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(line)
-        for line, disposition in zip(lines, dispositions, strict=True)
-    ]
-
-
-def _tell_one(teller: Teller, lines: list[bytes], verdicts: list[Verdict], index: int) -> tuple[Told, ...]:
-    return teller.tell(lines[index], verdicts[index].violations)
+def _tell_one(teller: Teller, block: RecordBlock, verdicts: list[Verdict], index: int) -> tuple[Told, ...]:
+    return teller.tell(block.values[index], verdicts[index].violations, block.headers[index])
 
 
 _ACCEPTED = Verdict(Disposition.ACCEPTED)
@@ -176,7 +216,7 @@ def _as_json(told: Told) -> dict[str, str | None]:
     return {**asdict(told.violation), **meaning}
 
 
-def _print_summary(contract: DataContract, tally: Tally) -> None:
+def _print_summary(contract: DataContract, tally: Tally, place: str) -> None:
     noun = "record" if tally.records == 1 else "records"
     out.print(f"[bold]{contract.id}[/] {contract.version} · {tally.records:,} {noun} judged\n")
     counts = Table.grid(padding=(0, 2, 0, 0))
@@ -191,7 +231,7 @@ def _print_summary(contract: DataContract, tally: Tally) -> None:
     if tally.codes:
         _print_reasons(tally)
     if tally.first_refused:
-        _print_refused(tally)
+        _print_refused(tally, place)
 
 
 def _print_reasons(tally: Tally) -> None:
@@ -205,17 +245,19 @@ def _print_reasons(tally: Tally) -> None:
     out.print(reasons)
 
 
-def _print_refused(tally: Tally) -> None:
+def _print_refused(tally: Tally, noun: str) -> None:
     shown = [(line, told) for line, violations in tally.first_refused for told in violations]
     line_width = max(len(f"{line:,}") for line, _ in shown)
     pointer_width = max(len(told.violation.pointer) for _, told in shown)
-    indent = " " * (11 + line_width + pointer_width)
+    indent = " " * (7 + len(noun) + line_width + pointer_width)
     out.print()
     for line, told in shown:
         place = f"{told.violation.pointer:<{pointer_width}}"
         code = (told.violation.code, "bold")
         out.print(
-            Text.assemble(f"  line {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", told.sentence)
+            Text.assemble(
+                f"  {noun} {line:>{line_width},}  ", (place, "cyan"), "  ", code, ": ", told.sentence
+            )
         )
         for words in (told.description, told.passes and f"passes with {told.passes}"):
             if words:

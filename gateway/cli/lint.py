@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +13,10 @@ from rich.markup import escape
 from contracts.document import lint as lint_document
 from contracts.errors import ContractError
 from contracts.expectations.vocabulary import VOCABULARY
+from contracts.model import DataContract
 from gateway.cli.exits import ExitCode
 from gateway.cli.terminal import err, out, show_error
+from gateway.services.imported_rules import carried_rules
 
 Files = Annotated[
     list[Path],
@@ -44,14 +48,27 @@ def lint(files: Files) -> None:
         rules = _count(len(contract.rules), "rule")
         more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
         out.print(f"{escape(str(file))}: [green]ok[/] · {contract.id} {contract.version} · {rules}{more}")
-        for each in contract.expectations:
-            if not VOCABULARY[each.type].is_exact:
-                out.print(
-                    f"  [yellow]note[/]: Great Expectations judges {each.id}, which costs time in every batch"
-                )
+        for note in _notes(contract):
+            out.print(f"  [yellow]note[/]: {escape(note)}")
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _notes(contract: DataContract) -> Iterator[str]:
+    """Say what is no mistake and may still surprise."""
+    for each in contract.expectations:
+        if not VOCABULARY[each.type].is_exact:
+            yield f"Great Expectations judges {each.id}, which costs time in every batch"
+    carried = carried_rules(contract)
+    for rule in carried.rules:
+        written = json.dumps(rule.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False)
+        yield (
+            f"the schema carries a rule for clients at {rule.field or 'its root'}, which is judged only if the contract has it: "
+            f"{written}"
+        )
+    for reason in carried.left_out:
+        yield f"of the rules that the schema carries for clients, one {reason}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -27,9 +27,9 @@ from gateway.desk.ranges import ranges_within
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.desk.reveals import ROLE, read_parts, require_role
 from gateway.desk.shadow_views import ShadowView
-from gateway.desk.writers import writers_of
 from gateway.factory import Factory
 from gateway.problems import status_of
+from gateway.services.writers import with_writers
 from gateway.storage.sql import ContractVersion, VersionFilter
 
 LATEST_RECORDS = 20
@@ -243,8 +243,8 @@ def _looking(
         plan = factory.plan(version)
     except ContractError:
         plan = None
-    if plan is not None and plan.needs_writers:
-        plan = plan.with_writers(writers_of(factory.database, subject))
+    if plan is not None:
+        plan = with_writers(plan, factory.subjects())
     return record_views.Looking.through(contract, plan, revealed, may_reveal=may_reveal)
 
 

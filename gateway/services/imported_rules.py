@@ -3,7 +3,9 @@
 A condition in CEL over the whole message becomes a `cel` rule over `this`; one of type CEL_FIELD becomes a rule for
 each field that it is about, and so does a rule that the schema carries inline. Confluent's meaning is kept: a value
 that is not there breaks the rule, as an error of the expression does in a client. What is judged is the record as it
-is on the wire: a condition on what a later transformation changes is one for clients alone.
+is on the wire: what a transformation at the producer has made of it, and before one at a consumer. So a condition is
+judged if clients look at that too, in one of its modes: a writer runs the rules in their order, a reader in the
+opposite one, and what comes after a condition in a set lies between it and the wire in both.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from itertools import product
 from typing import Final
 
 from contracts.compatibility.pointers import overlap
+from contracts.model import AvroSchema, DataContract
 from contracts.rule_model import Cel
 from contracts.rules.cel import Outcome, outcome_of
 from contracts.terms import OnViolation
 from contracts.verdict import Severity
-from gateway.confluent.entities import Metadata, Rule, RuleSet
+from gateway.confluent.entities import AVRO, JSON, Metadata, Rule, RuleSet
 from gateway.confluent.parsing import ParsedSchema
 from gateway.confluent.tags import with_inline_tags
 from gateway.services.confluent_expressions import assertion, condition, quoted
@@ -71,6 +74,16 @@ def import_rules(
     return ImportedRules(tuple(importing.taken.values()), tuple(dict.fromkeys(importing.left_out)))
 
 
+def carried_rules(contract: DataContract) -> ImportedRules:
+    """Give the rules that a contract's schema carries for clients, but for those that the contract has itself."""
+    schema = contract.schema_
+    importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
+    importing.inline()
+    own = {(rule.field, rule.expr) for rule in contract.rules if isinstance(rule, Cel)}
+    rules = tuple(rule for rule in importing.taken.values() if (rule.field, rule.expr) not in own)
+    return ImportedRules(rules, tuple(dict.fromkeys(importing.left_out)))
+
+
 @dataclass(slots=True)
 class _Importing:
     """Rules on their way into a contract."""
@@ -87,8 +100,11 @@ class _Importing:
             if not rule.disabled:
                 self.left_out.append(f"{rule.name} is a migration of mode {rule.mode}")
         for index, rule in enumerate(enabled):
-            later = [each for each in enabled[index + 1 :] if each.kind == "TRANSFORM"]
-            self._rule(rule, self._changed([*later, *encoding]))
+            later = [*(each for each in enabled[index + 1 :] if each.kind == "TRANSFORM"), *encoding]
+            self._rule(
+                rule,
+                [self._changed([each for each in later if mode in _modes(each)]) for mode in _modes(rule)],
+            )
         for rule in encoding:
             self.left_out.append(f"{rule.name} is {_kind(rule)}, which clients run")
 
@@ -110,24 +126,25 @@ class _Importing:
                 is_asked_null=False,
             )
 
-    def _rule(self, rule: Rule, changed: frozenset[str]) -> None:
+    def _rule(self, rule: Rule, changed: list[frozenset[str]]) -> None:
+        """Take a rule; `changed` says for each of its modes which places lie changed between it and the wire."""
         obstacle = _obstacle(rule)
         if obstacle is not None:
             self.left_out.append(f"{rule.name} is {obstacle}")
-        elif rule.type == "CEL_FIELD" and changed != _EVERYTHING:
+        elif rule.type == "CEL_FIELD" and any(places != _EVERYTHING for places in changed):
             self._of_fields(rule, changed)
-        elif rule.type == "CEL_FIELD" or _touches(_reads(rule.expr or ""), changed):
+        elif rule.type == "CEL_FIELD" or all(_touches(_reads(rule.expr or ""), places) for places in changed):
             self.left_out.append(f"{rule.name} is about what a later rule of clients changes")
         else:
             expression = condition(rule.expr or "", {"message": "this"}, is_of_field=False)
             self._take(_id_of(rule.name, ()), expression, (), rule=rule)
 
-    def _of_fields(self, rule: Rule, changed: frozenset[str]) -> None:
+    def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
         is_about_any = False
         for each in self.fields.found:
             if rule.tags and not each.tags & set(rule.tags):
                 continue
-            if any(overlap(each.pointer, place) for place in changed):
+            if all(_touches([each.pointer], places) for places in changed):
                 self.left_out.append(
                     f"{rule.name} is about {each.pointer}, which a later rule of clients changes"
                 )
@@ -203,6 +220,10 @@ def _obstacle(rule: Rule) -> str | None:
     if not rule.expr:
         return "without an expression"
     return None
+
+
+def _modes(rule: Rule) -> tuple[str, ...]:
+    return ("WRITE", "READ") if rule.mode == "WRITEREAD" else (rule.mode,)
 
 
 def _kind(rule: Rule) -> str:

@@ -14,7 +14,7 @@ from contracts.privacy.account import Teller, Told
 from contracts.verdict import Disposition, Verdict
 from gateway.services.registry import Registry
 from gateway.services.subject_reading import SubjectReader
-from gateway.services.writers import writers_of
+from gateway.services.writers import with_writers
 from gateway.storage.sql import ContractVersion
 
 _ACCEPTED = Verdict(Disposition.ACCEPTED)
@@ -67,8 +67,8 @@ class Judging:
         """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
         found = self._registry.version(contract_id, version)
         plan = self._plans.plan(found)
-        if plan.needs_writers:
-            plan = plan.with_writers(writers_of(plan.contract.topic, self._subjects))
+        if plan.contract.framing != "confluent-header":  # what is posted has no headers
+            plan = with_writers(plan, self._subjects)
         judged = plan.judge(pa.array(values, type=pa.large_binary()))
         dispositions = judged.field("disposition").to_pylist()
         verdicts = tuple(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
+from contracts.plan import EnforcementPlan
 from contracts.writers import WriterSchema, WriterSchemas
 from gateway.confluent.entities import AVRO, JSON
 from gateway.confluent.names import subject_of
@@ -15,8 +16,12 @@ from gateway.storage.subjects import Deleted
 _TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
 
 
-def writers_of(topic: str, subjects: SubjectReader) -> WriterSchemas:
-    """List the versions of a topic's subject, deleted ones too."""
+def with_writers(plan: EnforcementPlan, subjects: SubjectReader) -> EnforcementPlan:
+    """Give a plan with the schemas that its records may name: all versions of its topic's subject, deleted ones too."""
+    return plan.with_writers(_writers(plan.contract.topic, subjects)) if plan.needs_writers else plan
+
+
+def _writers(topic: str, subjects: SubjectReader) -> WriterSchemas:
     subject = subject_of(topic)
     listed = subjects.listed(ListedSubjects(subject, Deleted.SHOWN), latest_only=False)
     schemas = (version.schema for version in listed if version.subject == subject)

@@ -230,7 +230,7 @@ def test_the_quick_way_accepts_nothing_that_the_suite_calls_invalid(suite: Suite
     valid: Counter[Form] = Counter()
     accepted: Counter[Form] = Counter()
     for each in suite.judged:
-        quick = each.plan._acceptance
+        quick = each.plan._judging.acceptance
         if quick is None:
             continue
         (block,) = quick.blocks(pa.array(each.values, pa.binary()))

@@ -13,9 +13,18 @@ import httpx
 import pyarrow as pa
 import pytest
 import uvicorn
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry import (
+    Rule,
+    RuleSet,
+    Schema,
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+)
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
+from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFieldExecutor
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
 
@@ -210,3 +219,36 @@ def test_a_subject_that_began_anew_has_other_schemas_under_the_same_versions(
         client.clear_caches()
         after = AvroSerializer(client, record(AGE, WARD))({"age": 63, "ward": "icu"}, context)
         assert codes(registry.contract.current(), [before, after]) == ["frame.unknown-schema", ""]
+
+
+TAGGED = (
+    '{"type":"object","title":"Admission","properties":{"age":{"type":"integer"},'
+    '"name":{"type":"string","confluent:tags":["PII"]}}}'
+)
+
+
+def rule(name: str, **parts: Any) -> Rule:
+    return Rule.from_dict({"name": name, "kind": "CONDITION", "mode": "WRITE", "type": "CEL", **parts})
+
+
+def test_what_a_client_transforms_is_judged_as_it_wrote_it(url: str, client: SchemaRegistryClient) -> None:
+    for executor in (CelExecutor(), CelFieldExecutor()):
+        RuleRegistry.register_rule_executor(executor)
+    rules = [
+        rule("isPlain", expr="!message.name.endsWith('-masked')"),
+        rule("mask", kind="TRANSFORM", type="CEL_FIELD", tags=["PII"], expr="value + '-masked'"),
+        rule("isMasked", expr="message.name.endsWith('-masked')"),
+    ]
+    client.register_schema("masked-value", Schema(TAGGED, "JSON", [], None, RuleSet(None, rules)))
+    context = SerializationContext("masked", MessageField.VALUE)
+    conf = {"auto.register.schemas": False, "use.latest.version": True}
+    transformed = JSONSerializer(TAGGED, client, conf=conf)({"age": 63, "name": "Ann"}, context)
+    assert json.loads(transformed[5:]) == {"age": 63, "name": "Ann-masked"}
+    plain = JSONSerializer(TAGGED, client)({"age": 63, "name": "Ann"}, context)  # by default it runs no rules
+    with Registry(url, "masked") as registry:
+        assert codes(registry.contract.current(), [transformed, plain]) == ["", "confluent.ismasked"]
+    (version,) = httpx.get(f"{url}/api/v1/contracts/masked").json()["versions"]
+    assert version["note"].splitlines() == [
+        "the rule isPlain is about what a later rule of clients changes: it is kept for clients and not judged here",
+        "the rule mask is a TRANSFORM of type CEL_FIELD, which clients run: it is kept for clients and not judged here",
+    ]

@@ -199,7 +199,7 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
         plan = plan_of(schema, RULES if is_number else [])
     except ContractError:  # keywords of another draft
         assume(False)
-    acceptance = plan._acceptance
+    acceptance = plan._judging.acceptance
     assume(acceptance is not None)
     values = [
         data.draw(texts_near(data.draw(records_of(schema)))) for _ in range(data.draw(st.integers(1, 6)))
@@ -231,7 +231,7 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
         "required": ["p"],
         "properties": {"p": {"type": "integer"}, "q": {"type": "string", "pattern": "^[ab]+$"}},
     }
-    acceptance = plan_of(schema, RULES)._acceptance
+    acceptance = plan_of(schema, RULES)._judging.acceptance
     values = [
         b'{"p": 0}',
         b'{"p": 2, "q": "ab"}',
@@ -265,8 +265,8 @@ def test_depth_is_counted_outside_strings(
     assert plan.judge(pa.array([value], pa.binary())).field(0).to_pylist() == [
         plan.explain(value).disposition
     ]
-    assert plan._acceptance is not None
-    (block,) = plan._acceptance.blocks(pa.array([value], pa.binary()))
+    assert plan._judging.acceptance is not None
+    (block,) = plan._judging.acceptance.blocks(pa.array([value], pa.binary()))
     assert len(block.others) == (depth > 254)
 
 

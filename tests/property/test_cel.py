@@ -62,13 +62,16 @@ names = st.sampled_from(
         *(f"this.{name}" for name in [*NUMBERS, *TEXTS, *OTHERS]),
         *(f"this.{parent}.{name}" for parent in "op" for name in ["n", "m", "i", "s", "z", "b", "deep.n"]),
         "this['n']",
+        r"this['n\u0000']",
         "this.o",
         "this.p",
     ]
 )
 integers = st.sampled_from(["0", "1", "-1", "2", "5", "100", "9007199254740993", "9223372036854775807"])
 doubles = st.sampled_from(["0.0", "0.5", "-1.5", "1.0", "2.0", "1e300", "9007199254740992.0"])
-strings = st.sampled_from(["''", "'a'", "'ab'", "'é'", "'😀'", "'2024-01-01T00:00:00Z'"])
+strings = st.sampled_from(
+    ["''", "'a'", "'ab'", "'é'", "'😀'", "'2024-01-01T00:00:00Z'", r"'a\u0000'", r"'\u0000'", r"'a\u0000b'"]
+)
 constants = st.one_of(integers, doubles, strings, st.sampled_from(["true", "false", "null"]))
 instants = st.sampled_from(
     [
@@ -137,18 +140,18 @@ scalars = st.one_of(
     st.sampled_from(
         [0, 1, -1, 2, 5, 1.0, 0.5, 2.0, 2**53, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 1e300]
     ),
-    st.sampled_from(["", "a", "ab", "é", "😀", "b"]),
+    st.sampled_from(["", "a", "ab", "é", "😀", "b", "a\0", "\0", "a\0b", "2024-01-01T00:00:00Z\0"]),
     instants,
 )
 fit = {
     "n": st.sampled_from([0, 1, 1.0, 0.5, 2**53 + 1, -1]),
     "m": st.sampled_from([None, 0, 2.0, 2**62]),
     "i": st.sampled_from([0, 1, 5, 2**63 - 1, 1.0]),
-    "s": st.sampled_from(["", "a", "ab", "😀"]),
-    "z": st.sampled_from([None, "a", "é"]),
+    "s": st.sampled_from(["", "a", "ab", "😀", "a\0", "a\0b"]),
+    "z": st.sampled_from([None, "a", "é", "\0"]),
     "b": st.booleans(),
     "t": instants,
-    "l": st.lists(st.one_of(st.none(), st.sampled_from(["a", 1, 1.0, "é"])), max_size=3),
+    "l": st.lists(st.one_of(st.none(), st.sampled_from(["a", 1, 1.0, "é", "a\0"])), max_size=3),
     "any": st.one_of(scalars, st.lists(scalars, max_size=2)),
 }
 inner_records = st.fixed_dictionaries(
@@ -170,9 +173,11 @@ fitting = st.fixed_dictionaries(
     },
 )
 members = st.one_of(
-    scalars, st.lists(scalars, max_size=2), st.dictionaries(st.sampled_from("nsb"), scalars, max_size=2)
+    scalars,
+    st.lists(scalars, max_size=2),
+    st.dictionaries(st.sampled_from([*"nsb", "a\0"]), scalars, max_size=2),
 )
-others = st.dictionaries(st.sampled_from([*"nmiszbtlop", "any"]), members, max_size=6)
+others = st.dictionaries(st.sampled_from([*"nmiszbtlop", "any", "n\0", "s\0x"]), members, max_size=6)
 records = st.one_of(fitting, fitting, others, st.builds(lambda one, two: one | two, fitting, others))
 
 ENVIRONMENT = cel.NewEnv(variables={"this": cel.Type.DYN})
@@ -244,7 +249,7 @@ def test_every_way_of_judging_says_what_the_library_says(
     for judged in (plan.judge(values), plan.judge_typed(values)):
         for value, verdict in zip(values.to_pylist(), judged.to_pylist(), strict=True):
             record = decode_exactly(value)
-            fits = plan._format.is_valid(record)
+            fits = plan.payload_format.is_valid(record)
             outcome = evaluate(library.eval, record)
             is_broken = {
                 Outcome.HOLDS: False,
@@ -322,7 +327,7 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
                         Outcome.HOLDS: False,
                         Outcome.BROKEN: True,
                         Outcome.UNKNOWN: strict,
-                        Outcome.ERROR: plan._format.is_valid(record),
+                        Outcome.ERROR: plan.payload_format.is_valid(record),
                     }[outcome]
                 wrong |= {join(located(path, elements))} if is_broken else set()
             slots = plan.failed_slots(verdict["failed"])

@@ -134,7 +134,7 @@ def test_what_the_fast_path_takes_is_what_the_exact_path_takes(text: str) -> Non
         assert decoded == exact
         return
     assert typed_form(decoded) == typed_form(exact)
-    assert PLAN._format.is_valid(decoded) == PLAN._format.is_valid(exact)
+    assert PLAN.payload_format.is_valid(decoded) == PLAN.payload_format.is_valid(exact)
 
 
 def typed_form(value: Any) -> Any:
@@ -266,7 +266,7 @@ def encoded(record: Any) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(avro_records)
 def test_what_fastavro_writes_is_read_back(record: Any) -> None:
-    (decoded,) = AVRO_PLAN._format.decode(Framed(pa.array([encoded(record)])))
+    (decoded,) = AVRO_PLAN.payload_format.decode(Framed(pa.array([encoded(record)])))
     assert decoded == record
 
 

@@ -106,7 +106,7 @@ def rule_set(bodies: list[tuple[dict[str, Any], str]]) -> RuleSet:
         {"id": f"r{index}", **body, **({} if body["kind"] == "cel" else {"nulls": nulls})}
         for index, (body, nulls) in enumerate(bodies)
     ]
-    return documents.plan_with({"type": "object", "properties": FIELDS}, rules=rules)._rules
+    return documents.plan_with({"type": "object", "properties": FIELDS}, rules=rules)._judging.rules
 
 
 @settings(max_examples=400, deadline=None)

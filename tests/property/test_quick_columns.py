@@ -131,7 +131,7 @@ VALUES = st.lists(
 def test_columns_are_those_of_the_exact_way(values: list[bytes | None]) -> None:
     array = pa.array(values, pa.binary())
     for plan in PLANS:
-        assert plan._typed_acceptance is not None
+        assert plan._judging.typed_acceptance is not None
         quick, slow = plan.judge_typed(array), exact(plan).judge_typed(array)
         assert quick.to_pylist() == slow.to_pylist()
         assert quick.type == slow.type
@@ -139,7 +139,7 @@ def test_columns_are_those_of_the_exact_way(values: list[bytes | None]) -> None:
 
 
 def test_most_columns_come_from_texts() -> None:
-    quick = PLANS[0]._typed_acceptance
+    quick = PLANS[0]._judging.typed_acceptance
     assert quick is not None
     kept = {column.name: source for column, source in zip(quick.columns, quick.sources, strict=True)}
     assert sorted(name for name, source in kept.items() if source.also is not None) == [
@@ -175,7 +175,7 @@ def test_records_that_are_not_accepted_stand_at_their_places_in_batches_of_many_
 def test_columns_of_records_without_any_string() -> None:
     definition = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     plan = plan_of(definition, [{"name": "n", "from": "/n", "type": "long"}], "quarantine")
-    assert plan._typed_acceptance is not None
+    assert plan._judging.typed_acceptance is not None
     values = pa.array([b'{"n": 5}', b"", b'{"n": 2}', b'{"n": 1}'], pa.binary())
     assert plan.judge_typed(values).field(2).to_pylist() == [{"n": 5}, None, None, {"n": 1}]
     assert plan.judge_typed(values.slice(0, 0)).to_pylist() == []

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from contracts.privacy.account import Told
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.cli.judge import Tally, line_batches
+from gateway.cli.judge import Tally
+from gateway.cli.record_files import line_batches
 
 from .conftest import CONTRACT, Run
 
@@ -171,7 +172,7 @@ def test_avro_has_no_lines(tidegate: Run, contract: Path) -> None:
     contract.write_text(head + "schema: {type: avro, definition: {type: record, name: a, fields: []}}\n")
     ran = tidegate("judge", contract)
     assert ran.stderr.decode() == (
-        "error: hospital.admissions describes Avro records, which have no lines; `judge` reads JSON records\n"
+        "error: hospital.admissions describes Avro records, which have no lines; give them --records sized or base64\n"
     )
     assert ran.returncode == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from .conftest import CONTRACT, Run
@@ -43,6 +44,36 @@ def test_an_expectation_that_costs_time_in_every_batch_is_named(tidegate: Run, c
         "  note: Great Expectations judges median-age, which costs time in every batch",
     ]
     assert ran.returncode == 0
+
+
+def test_a_rule_that_only_the_schema_carries_is_named_with_the_rule_that_would_judge_it(
+    tidegate: Run, contract: Path
+) -> None:
+    carried = '{name: grown, doc: No children., expr: "this > 17"}, {name: odd}'
+    with_rule = CONTRACT.replace(
+        "age: {type: integer}", f'age: {{type: integer, "confluent:rules": [{carried}]}}'
+    )
+    contract.write_text(with_rule)
+    ran = tidegate("lint", contract)
+    _, note, other = ran.stdout.decode().splitlines()
+    written = note.partition("contract has it: ")[2]
+    assert json.loads(written) == {
+        "id": "confluent.grown.age",
+        "kind": "cel",
+        "field": "/age",
+        "expr": "value > 17",
+        "description": "No children.",
+        "on_violation": "quarantine",
+        "strict": True,
+    }
+    assert (
+        other
+        == "  note: of the rules that the schema carries for clients, one in the schema at /age is without an expression"
+    )
+    assert ran.returncode == 0
+    contract.write_text(f"{with_rule}  - {written}\n")
+    assert tidegate("lint", contract).stdout.decode().splitlines()[1:] == [other]
+    assert b"confluent.grown.age" in tidegate("judge", contract, stdin=b'{"age": 3}').stdout
 
 
 def test_a_mistake_in_an_expectation_is_a_line_that_editors_follow(tidegate: Run, contract: Path) -> None:

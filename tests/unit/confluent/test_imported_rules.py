@@ -142,6 +142,61 @@ def test_every_mode_of_a_domain_rule_is_judged(mode: str, kind: str) -> None:
     assert found.left_out == ()
 
 
+@pytest.mark.parametrize("mode", ["WRITE", "READ", "WRITEREAD"])
+@pytest.mark.parametrize("kind", ["CONDITION", "TRANSFORM"])
+@pytest.mark.parametrize("name", ["CEL", "CEL_FIELD", "JSONATA", "ENCRYPT", "ENCRYPT_PAYLOAD"])
+@pytest.mark.parametrize("action", [None, "ERROR", "DLQ", "NONE"])
+def test_no_rule_is_kept_in_silence(name: str, kind: str, mode: str, action: str | None) -> None:
+    """Each is judged as a rule of its own severity, or named with what it is."""
+    found = imported(rule(type=name, kind=kind, mode=mode, expr="1 < 2", onFailure=action))
+    if kind == "CONDITION" and name in {"CEL", "CEL_FIELD"}:
+        expected = Severity.WARNING if action == "NONE" else Severity.ERROR
+        assert {each.severity for each in found.rules} == {expected}
+        assert found.left_out == ()
+    else:
+        what = (
+            f"a {kind} of type {name}, which clients run"
+            if kind == "TRANSFORM"
+            else f"a condition of type {name}"
+        )
+        assert found == ImportedRules((), (f"checked is {what}",))
+
+
+@pytest.mark.parametrize("mode", ["UPGRADE", "DOWNGRADE", "UPDOWN"])
+@pytest.mark.parametrize("kind", ["CONDITION", "TRANSFORM"])
+def test_every_migration_is_named(kind: str, mode: str) -> None:
+    found = imported(migrationRules=[rule(kind=kind, mode=mode, type="JSONATA", expr="$")])
+    assert found == ImportedRules((), (f"checked is a migration of mode {mode}",))
+
+
+@pytest.mark.parametrize(
+    ("condition", "transformation", "is_judged"),
+    [
+        ("WRITE", "WRITE", False),
+        ("WRITE", "WRITEREAD", False),
+        ("WRITE", "READ", True),  # the writer has asked before, the reader changes it after the topic
+        ("READ", "READ", False),  # a reader runs them from the last to the first
+        ("READ", "WRITEREAD", False),
+        ("READ", "WRITE", True),
+        ("WRITEREAD", "WRITE", True),  # readers ask about the record of the topic
+        ("WRITEREAD", "READ", True),
+        ("WRITEREAD", "WRITEREAD", False),
+    ],
+)
+def test_a_condition_is_judged_where_clients_ask_it_about_the_record_of_the_topic(
+    condition: str, transformation: str, *, is_judged: bool
+) -> None:
+    changes = rule(
+        name="mask", kind="TRANSFORM", type="CEL_FIELD", tags=["PII"], mode=transformation, expr="'x'"
+    )
+    for asked in (
+        rule(mode=condition, expr="message.name != ''"),
+        rule(mode=condition, type="CEL_FIELD", tags=["PII"], expr="value != ''"),
+    ):
+        assert bool(imported(asked, changes).rules) is is_judged
+        assert imported(changes, asked).rules
+
+
 def test_migrations_and_transformations_are_named() -> None:
     found = imported(
         rule(name="mask", kind="TRANSFORM", expr="{'a': 1}"),

@@ -72,3 +72,13 @@ def test_posted_records_are_read_with_the_schemas_that_they_name(
     judgement = factory.judging().judge("hospital.admissions", "latest", (value, unknown))
     codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
     assert codes == [[], ["frame.unknown-schema"]]
+
+
+def test_what_is_posted_has_no_headers_and_is_read_with_the_contracts_schema(
+    factory: Factory, make_contract: MakeContract
+) -> None:
+    publish(factory, make_contract(framing="confluent-header"))
+    values = (b'{"admission_id": "A", "age": 1}', b'{"admission_id": "A", "age": 999}')
+    judgement = factory.judging().judge("hospital.admissions", "latest", values)
+    codes = [[violation.code for violation in verdict.violations] for verdict in judgement.verdicts]
+    assert codes == [[], ["age-is-known"]]

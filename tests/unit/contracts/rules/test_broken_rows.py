@@ -43,8 +43,8 @@ RULES = [
 
 
 def judged_rows(plan: EnforcementPlan) -> list[int]:
-    assert plan._acceptance is not None
-    (block,) = plan._acceptance.blocks(pa.array(VALUES))
+    assert plan._judging.acceptance is not None
+    (block,) = plan._judging.acceptance.blocks(pa.array(VALUES))
     return [position for position, _ in block.broken]
 
 

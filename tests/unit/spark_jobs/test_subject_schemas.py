@@ -1,7 +1,8 @@
-"""The versions of a subject as a job keeps them, from registries that answer oddly. The transport is a fake."""
+"""The versions of a subject as they are kept, from registries that answer oddly. The transport is a fake."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +10,9 @@ import httpx
 import pytest
 
 from contracts.errors import Unavailable
+from contracts.subject_schemas import SubjectSchemas
 from contracts.writers import WriterSchema
-from spark_jobs.writer_schemas import SubjectSchemas
+from spark_jobs.contract_source import ask_registry
 
 
 def entry(number: int, **others: Any) -> dict[str, Any]:
@@ -39,9 +41,8 @@ class FakeRegistry(httpx.MockTransport):
 
 
 def schemas_of(answers: dict[str, Any]) -> SubjectSchemas:
-    return SubjectSchemas(
-        httpx.Client(transport=FakeRegistry(answers), base_url="http://registry"), "t/x-value"
-    )
+    client = httpx.Client(transport=FakeRegistry(answers), base_url="http://registry")
+    return SubjectSchemas(partial(ask_registry, client), "t/x")
 
 
 VERSIONS = "/subjects/t%2Fx-value/versions"

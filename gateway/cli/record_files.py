@@ -1,0 +1,123 @@
+"""Records as files and pipes hold them: lines of text, or what a topic held byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO, Final
+
+from contracts.errors import SettingsError
+
+_BLOCK_BYTES: Final = 256 * 1024
+_SIZE: Final = struct.Struct(">i")
+_MOST_BYTES: Final = 1 << 30
+"""Longest record that is read; a broker takes none of that size."""
+_NULL: Final = b"-"
+
+
+class RecordForm(StrEnum):
+    """How records lie in a file one after the other."""
+
+    LINES = "lines"
+    SIZED = "sized"
+    BASE64 = "base64"
+
+    @property
+    def noun(self) -> str:
+        """What one of them is called."""
+        return "record" if self is RecordForm.SIZED else "line"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBlock:
+    """Some records of a file, in their order: their values, None for a tombstone, and their schema headers."""
+
+    values: list[bytes | None]
+    headers: list[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def record_blocks(stream: BinaryIO, form: RecordForm) -> Iterator[RecordBlock]:
+    """Read records, in blocks of what one read gives, so that a slow pipe is answered at once.
+
+    Memory is bounded by one block and the longest record. Raises SettingsError where the bytes are not of the form.
+    """
+    match form:
+        case RecordForm.LINES:
+            for lines in line_batches(stream):
+                yield RecordBlock([*lines], [None] * len(lines))
+        case RecordForm.BASE64:
+            first = 1
+            for lines in line_batches(stream):
+                read = [_decoded(line, number) for number, line in enumerate(lines, first)]
+                first += len(lines)
+                yield RecordBlock([value for value, _ in read], [header for _, header in read])
+        case RecordForm.SIZED:
+            for values in _sized_batches(stream):
+                yield RecordBlock(values, [None] * len(values))
+
+
+def line_batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Split a stream into its lines. They end at LF, which is not part of them; a last line without LF counts."""
+    parts: list[bytes] = []
+    while block := _read(stream):
+        head, found, rest = block.rpartition(b"\n")
+        if not found:
+            parts.append(block)
+            continue
+        lines = (b"".join(parts) + head).split(b"\n")
+        parts = [rest] if rest else []
+        yield lines
+    if parts:
+        yield [b"".join(parts)]
+
+
+def _sized_batches(stream: BinaryIO) -> Iterator[list[bytes | None]]:
+    """Split a stream into records, each after its length in four bytes, big-endian; -1 stands for null."""
+    rest = bytearray()
+    number = 0
+    while block := _read(stream):
+        rest += block
+        values: list[bytes | None] = []
+        at = 0
+        while len(rest) - at >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(rest, at)
+            if not -1 <= size <= _MOST_BYTES:
+                raise SettingsError(
+                    f"record {number + len(values) + 1} has a length of {size} bytes: these are no records after their "
+                    "lengths, as `kcat -f '%R%s'` writes them"
+                )
+            end = at + _SIZE.size + max(size, 0)
+            if end > len(rest):
+                break
+            values.append(None if size < 0 else bytes(rest[at + _SIZE.size : end]))
+            at = end
+        del rest[:at]
+        number += len(values)
+        if values:
+            yield values
+    if rest:
+        raise SettingsError(f"the data ends within record {number + 1}")
+
+
+def _decoded(line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
+    value, _, header = line.partition(b" ")
+    try:
+        read = None if value == _NULL else base64.b64decode(value, validate=True)
+        return read, base64.b64decode(header, validate=True) if header else None
+    except (binascii.Error, ValueError):
+        raise SettingsError(
+            f"line {number} is no record in base64, with its header __value_schema_id in base64 after a space if it has "
+            "one; - is a null"
+        ) from None
+
+
+def _read(stream: BinaryIO) -> bytes:
+    found: bytes = stream.read1(_BLOCK_BYTES)  # type: ignore[attr-defined]  # every buffered reader has it
+    return found
