@@ -22,7 +22,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError, StreamStopped, Unavailable
+from contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from contracts.evidence import headers_of, read_provenance
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
@@ -55,7 +55,8 @@ class Outputs:
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
     """Reconcile a stream, whatever its sink, running or not.
 
-    Raises NotFoundError when no stream has claimed that sink, StreamStopped when its topic was made anew, Unavailable.
+    Raises NotFoundError when no stream has claimed that sink, SettingsError for a table of another catalog than the
+    embedded one, StreamStopped when the topic was made anew, Unavailable.
     """
     return _reconcile(settings.kafka, _read_outputs(settings, contract_id))
 
@@ -63,7 +64,7 @@ def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation
 def _read_outputs(settings: SinkSettings, contract_id: str) -> Outputs:
     match settings.sink:
         case "iceberg":
-            return _read_iceberg(settings.warehouse, contract_id)
+            return _read_iceberg(settings, contract_id)
         case "delta":
             return _read_delta(settings, contract_id)
         case "kafka":
@@ -85,8 +86,15 @@ def open_table(warehouse: Path, contract_id: str) -> Table:
     return catalog.load_table(identifier)
 
 
-def _read_iceberg(warehouse: Path, contract_id: str) -> Outputs:
-    table = open_table(warehouse, contract_id)
+def _read_iceberg(settings: SinkSettings, contract_id: str) -> Outputs:
+    try:
+        table = open_table(settings.warehouse, contract_id)
+    except NotFoundError as error:
+        if settings.catalog_properties:
+            raise SettingsError(
+                f"{error}. Only tables of the embedded catalog are reconciled, not those of TIDEGATE_CATALOG_PROPERTIES"
+            ) from error
+        raise
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
