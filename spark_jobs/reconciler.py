@@ -105,6 +105,7 @@ class Reconciler:
                 env=self._environment,
                 stdin=subprocess.PIPE,  # its end tells the process that this one is gone
                 stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C at the terminal is for the job, which leaves the request open
             )
             return self._process
 

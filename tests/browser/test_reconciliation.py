@@ -60,7 +60,7 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
     expect(section).to_contain_text("it waits for the job to take it")
     expect(section.get_by_role("button")).to_have_count(0)
     heard(gateway, stream)
-    expect(section).to_contain_text("the job is looking, and the stream goes on")
+    expect(section).to_contain_text("the job has heard of it, and the stream goes on")
     answer(gateway, stream, holds=True, lost=0, records={})
     expect(section.locator(".state.clear")).to_have_text("Every offset has one fate")
     assert [each.split("\n") for each in section.locator(".figures > div").all_inner_texts()] == [

@@ -77,6 +77,7 @@ def records_coming(line: Line) -> Iterator[None]:
     [
         {"sink": "kafka"},
         {"sink": "iceberg"},
+        pytest.param({"sink": "iceberg", "write_mode": "upsert"}, marks=pytest.mark.full),
         pytest.param({"sink": "delta"}, marks=pytest.mark.full),
         pytest.param({"sink": "delta", "write_mode": "upsert"}, marks=pytest.mark.full),
         pytest.param({"sink": "postgresql"}, marks=pytest.mark.full),

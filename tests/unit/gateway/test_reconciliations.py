@@ -143,7 +143,7 @@ def test_the_page_shows_who_asked_and_whether_the_job_has_heard(client: Any, fac
     assert 'id="reconcile"' not in waiting
     asked = factory.reconciliations().all(STREAM)[0].asked
     StreamControls(factory.database, lambda: asked.at + timedelta(seconds=1)).beat(STREAM)
-    assert "the job is looking" in client.get(PAGE).text
+    assert "the job has heard of it" in client.get(PAGE).text
     assert client.get(f"{PAGE}/reconcile").status_code == 303
     assert len(factory.reconciliations().all(STREAM)) == 1
     assert client.request("POST", "/desk/streams/unknown/reconcile").status_code == 404

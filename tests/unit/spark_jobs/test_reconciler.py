@@ -115,6 +115,7 @@ def test_a_job_that_ends_leaves_the_request_open_and_its_process_ended(
         eventually(lambda: first._process is not None)
         process = first._process
         assert process is not None
+        assert os.getpgid(process.pid) != os.getpgrp()  # Ctrl-C does not reach it
     assert process.poll() == -signal.SIGKILL
     first.take(request)  # a heartbeat that comes late
     assert answers(factory) == [None]
