@@ -261,15 +261,17 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Whether every offset that the ledger covers has one fate; the sets hold the records that do not.
+    """Whether every offset that `ledger` covers has one fate; the sets hold the records that do not.
 
     `unaccounted` are source records that are in no output; as many must have been dropped, superseded or deleted by the
-    ledger's count (`in_no_output`). `beyond` are written records that the ledger does not cover, or that the source never
+    ledger's count (`in_no_output`). `beyond` are written records that no ledger covers, or that the source never
     held. Quarantined ones that it does not cover are no fault: the batch in flight has settled them, and the next
     instance will leave them out. `absent` offsets hold no record. Unverifiable are offsets that the source has deleted
-    (`past_retention`), and records that the quarantine topic has (`forgotten`).
+    (`past_retention`) or compacted since they were judged (`compacted`), and records that the quarantine topic has
+    deleted (`forgotten`).
     """
 
+    ledger: Ledger
     unaccounted: frozenset[Position]
     written_twice: frozenset[Position]
     quarantined_twice: frozenset[Position]
@@ -280,6 +282,7 @@ class Reconciliation:
     in_no_output: int
     absent: int
     past_retention: int = 0
+    compacted: int = 0
     forgotten: int = 0
 
     @property
@@ -290,7 +293,7 @@ class Reconciliation:
     @property
     def unverifiable(self) -> int:
         """Number of offsets of which nothing can be said any more."""
-        return self.past_retention + self.forgotten
+        return self.past_retention + self.compacted + self.forgotten
 
     @property
     def twice(self) -> int:
@@ -307,9 +310,13 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What topics still hold: the first offsets of the source, and whether the quarantine topic is whole."""
+    """What topics still hold: the first offsets of the source, whether it is compacted, and whether the quarantine topic is whole.
+
+    To be looked up after the topics were read: what is deleted meanwhile is past retention then, and not out of thin air.
+    """
 
     source: Vector = field(default_factory=dict)
+    is_source_compacted: bool = False
     is_quarantine_whole: bool = True
 
 
@@ -319,11 +326,16 @@ def reconcile(
     written: Iterable[Position],
     quarantined: Iterable[Position],
     retained: Retained | None = None,
+    later: Ledger | None = None,
 ) -> Reconciliation:
-    """Compare what is in the source topic with what is in the outputs.
+    """Compare what is in the source topic with what is in the outputs, also while the stream runs.
 
     The positions may repeat in `written` and `quarantined`: a repetition is what is looked for. Records of the
     source outside the ledger's range are ignored. `retained` is all of it when left out.
+
+    Exact if `source` and `quarantined` were read after `ledger`, and `written` are the rows of the same moment as `ledger`; or,
+    where a store has no such moment, those of a later one, with the ledger of a moment after that as `later`. A row that
+    `later` alone covers came meanwhile, and is looked at for repetitions only.
     """
     held = retained or Retained()
     begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
@@ -335,22 +347,29 @@ def reconcile(
     covered = {position for position in source if is_covered(position)}
     in_table, written_twice = _distinct(written)
     in_quarantine, quarantined_twice = _distinct(quarantined)
-    # Below what the source retains, a row is as the ledger's range says, and no more can be said of it.
-    past = {position for position in in_table - covered if _is_past(position, ledger, begin)}
+    explained = {p for p in in_table - covered if _is_past(p, ledger, begin) or _is_new(p, ledger, later)}
     found = sum(1 for p, offset in in_quarantine if ledger.begin.get(p, 0) <= offset < ledger.end.get(p, 0))
     forgotten = 0 if held.is_quarantine_whole else max(0, ledger.totals.quarantined - found)
     totals = ledger.totals
+    absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
+    compacted = 0
+    if held.is_source_compacted:
+        # Who was not absent when they were judged was there.
+        compacted = max(0, absent - totals.absent)
+        explained |= {position for position in in_table - covered if is_covered(position)}
     return Reconciliation(
+        ledger=ledger,
         unaccounted=frozenset(covered - in_table - in_quarantine),
         written_twice=written_twice,
         quarantined_twice=quarantined_twice,
         in_both=frozenset(in_table & in_quarantine),
-        beyond=frozenset(in_table - covered - past),
+        beyond=frozenset(in_table - covered - explained),
         written=len(in_table & covered),
         quarantined=len(in_quarantine & covered),
         in_no_output=totals.dropped + totals.superseded + totals.deleted,
-        absent=sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered),
+        absent=absent - compacted,
         past_retention=span(ledger.begin, {p: min(begin[p], ledger.end[p]) for p in ledger.begin}),
+        compacted=compacted,
         forgotten=forgotten,
     )
 
@@ -362,6 +381,15 @@ def _is_past(position: Position, ledger: Ledger, retained: Vector) -> bool:
         <= offset
         < min(retained.get(partition, 0), ledger.end.get(partition, 0))
     )
+
+
+def _is_new(position: Position, ledger: Ledger, later: Ledger | None) -> bool:
+    """Whether a batch covers it that was published after `ledger`."""
+    if later is None:
+        return False
+    partition, offset = position
+    first = ledger.end.get(partition, later.begin.get(partition, 0))
+    return first <= offset < later.end.get(partition, 0)
 
 
 def _distinct(positions: Iterable[Position]) -> tuple[set[Position], frozenset[Position]]:

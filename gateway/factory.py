@@ -22,6 +22,7 @@ from gateway.services.expectations import ExpectationReader
 from gateway.services.health import HealthCheck
 from gateway.services.judging import Judging, PlanCache
 from gateway.services.keys import KeyCabinet
+from gateway.services.reconciliations import Reconciliations
 from gateway.services.registration import SchemaRegistration
 from gateway.services.registry import Registry
 from gateway.services.shadows import Shadows
@@ -100,6 +101,10 @@ class Factory:
     def shadows(self) -> Shadows:
         """Make the service that has versions judged beside the enforced ones."""
         return Shadows(self.database, now)
+
+    def reconciliations(self) -> Reconciliations:
+        """Make the service that has streams reconciled."""
+        return Reconciliations(self.database, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
         """Make what collects the metrics of the streams that somebody may see."""

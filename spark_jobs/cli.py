@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -109,7 +108,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     """Prove from topics, sink and ledger that every offset of a stream has one fate.
 
     Names the records that have none or two, and ends with code 1 if there are any. Offsets past the retention of the
-    source or of the quarantine topic are unverifiable. Stop the stream first, or its records in flight show.
+    source or of the quarantine topic are unverifiable. The stream may run meanwhile: what is in flight is not judged.
 
     Example: tidegate reconcile hospital.admissions --bootstrap-servers localhost:9092 --warehouse ./warehouse
     """
@@ -124,12 +123,11 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     )
 
     from spark_jobs.reconcile import reconcile_stream  # noqa: PLC0415 - loads Spark
-    from spark_jobs.reconcile_report import as_text, as_values  # noqa: PLC0415 - the same
+    from spark_jobs.reconcile_report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
 
-    found = reconcile_stream(settings, stream)
-    values = as_values(stream, found, limit)
-    typer.echo(json.dumps(values) if as_json else as_text(values))
-    if not found.holds:
+    findings = as_findings(reconcile_stream(settings, stream), limit)
+    typer.echo(json_text(findings) if as_json else as_text(findings))
+    if not findings.holds:
         raise typer.Exit(1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event
 from typing import Protocol
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from contracts.control import EventKind, StreamControl, StreamEvent, Trip
 from contracts.errors import StreamStopped, Unavailable
 from contracts.model import ErrorBudget
+from contracts.reconciliation import HeartbeatAnswer, ReconciliationRequest
 from contracts.report import BatchReport
 from contracts.verdict import Stage
 from spark_jobs.budget import BudgetWindow, Counted
@@ -136,10 +136,15 @@ class RegistryControl:
                 self._stopping.wait(_POLL_SECONDS)
         log.warning("event_not_told", stream=self._stream, kind=kind)
 
-    def beat(self) -> None:
-        """Tell that the stream lives, best effort."""
-        with suppress(httpx.HTTPError):
-            self._client.post(f"/api/v1/streams/{self._stream}/heartbeat")
+    def beat(self) -> ReconciliationRequest | None:
+        """Tell that the stream lives, best effort; give the reconciliation that the gateway asks for, if it does."""
+        try:
+            response = self._client.post(f"/api/v1/streams/{self._stream}/heartbeat")
+            if response.status_code != httpx.codes.OK:
+                return None
+            return HeartbeatAnswer.model_validate_json(response.content).reconciliation
+        except (httpx.HTTPError, ValidationError):
+            return None
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
         """Ask once for the batches of earlier processes that the budget's window reaches; without an answer for none."""

@@ -1,13 +1,19 @@
 """Reconcile a stream: has every offset one fate? Reads with other tools than the job writes.
 
 Topics are read with a plain read_committed consumer, tables with PyIceberg, SQL or Delta's own reader in Spark; nothing
-of the job's memory. To be run while the stream is stopped, or its records in flight show as differences.
+of the job's memory. Exact while the stream runs, for what is read is read in this order:
+
+1. The ledger, with the table's rows of the same moment: one metadata file of Iceberg, one version of Delta, one
+   transaction of PostgreSQL. Kafka has no such moment: the ledger, then the accepted records, then the ledger again.
+2. The topics, up to the ends that they have then: all that the ledger covers was committed before it. What is beyond
+   the ledger is in flight.
+3. What the topics still hold: what was deleted while it was read is past retention, and not missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -16,7 +22,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError, Unavailable
+from contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
 from contracts.evidence import headers_of, read_provenance
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
@@ -33,29 +39,39 @@ from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000
 
-Outputs = tuple[Ledger, Iterator[Position]]
-"""The ledger, and the source position of every row or record that was let in; both as of one moment."""
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The ledger, and the source position of every row or record that was let in.
+
+    Both are as of one moment, or else the positions are of a later one, and `later` is the ledger of a moment after that.
+    """
+
+    ledger: Ledger
+    written: list[Position]
+    later: Ledger | None = None
 
 
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
-    """Reconcile a stream, whatever its sink. Raises NotFoundError when no stream has claimed that sink."""
-    with _outputs(settings, contract_id) as (ledger, written):
-        return _reconcile(settings.kafka, ledger, written)
+    """Reconcile a stream, whatever its sink, running or not.
+
+    Raises NotFoundError when no stream has claimed that sink, SettingsError for a table of another catalog than the
+    embedded one, StreamStopped when the topic was made anew, Unavailable.
+    """
+    return _reconcile(settings.kafka, _read_outputs(settings, contract_id))
 
 
-@contextmanager
-def _outputs(settings: SinkSettings, contract_id: str) -> Iterator[Outputs]:
+def _read_outputs(settings: SinkSettings, contract_id: str) -> Outputs:
     match settings.sink:
         case "iceberg":
-            yield _read_iceberg(settings.warehouse, contract_id)
+            return _read_iceberg(settings, contract_id)
         case "delta":
-            yield _read_delta(settings, contract_id)
+            return _read_delta(settings, contract_id)
         case "kafka":
-            yield _read_kafka(settings.kafka, contract_id)
+            return _read_kafka(settings.kafka, contract_id)
         case "postgresql":
             assert settings.postgresql_url is not None, "the settings have checked it"  # noqa: S101 - for mypy
-            with _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id) as outputs:
-                yield outputs
+            return _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id)
 
 
 def open_table(warehouse: Path, contract_id: str) -> Table:
@@ -70,14 +86,21 @@ def open_table(warehouse: Path, contract_id: str) -> Table:
     return catalog.load_table(identifier)
 
 
-def _read_iceberg(warehouse: Path, contract_id: str) -> Outputs:
-    table = open_table(warehouse, contract_id)
+def _read_iceberg(settings: SinkSettings, contract_id: str) -> Outputs:
+    try:
+        table = open_table(settings.warehouse, contract_id)
+    except NotFoundError as error:
+        if settings.catalog_properties:
+            raise SettingsError(
+                f"{error}. Only tables of the embedded catalog are reconciled, not those of TIDEGATE_CATALOG_PROPERTIES"
+            ) from error
+        raise
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
     written = table.scan(selected_fields=("_source",)).to_arrow().column("_source").combine_chunks()
-    positions = zip(written.field("partition").to_pylist(), written.field("offset").to_pylist(), strict=True)
-    return Ledger.parse(text), positions
+    pairs = zip(written.field("partition").to_pylist(), written.field("offset").to_pylist(), strict=True)
+    return Outputs(Ledger.parse(text), _of_the_stream(pairs))
 
 
 def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
@@ -86,45 +109,52 @@ def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
         raise _unclaimed(location)
     # One that is not there already ends with the process.
     table = DeltaTable(SparkSession.getActiveSession() or build_session(settings), location)
-    ledger = table.read()
+    ledger, pairs = table.read_with_positions()
     if ledger is None:
         raise _unclaimed(location)
-    return ledger, table.positions()
+    return Outputs(ledger, _of_the_stream(pairs))
 
 
 def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
-    ledger = read_ledger(kafka, ledger_name(contract_id))
+    name = ledger_name(contract_id)
+    ledger = read_ledger(kafka, name)
     if ledger is None:
         raise _unclaimed(f"contract {contract_id} in Kafka")
-    return ledger, output_positions(kafka, accepted_topic(ledger.topic), ledger)
+    written = list(output_positions(kafka, accepted_topic(ledger.topic), ledger))
+    return Outputs(ledger, written, later=read_ledger(kafka, name))
 
 
-@contextmanager
-def _read_postgresql(url: str, contract_id: str) -> Iterator[Outputs]:
+def _read_postgresql(url: str, contract_id: str) -> Outputs:
     schema, table = qualified_name(contract_id)
+    rows = sql.Identifier(schema, table)
     try:
         with connect(url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
+            # Before the moment that is read: to a table that is rewritten after it, such a transaction finds no row.
+            # Source: PostgreSQL, "Caveats" of concurrency control.
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(rows))
             query = "SELECT ledger FROM tidegate.ledger WHERE stream = %s"
             found = connection.execute(query, (contract_id,)).fetchone()
             if found is None or found[0] is None:
                 raise _unclaimed(f"{schema}.{table}")
-            ledger = Ledger.parse(found[0])
             with connection.cursor(
                 name="positions"
             ) as cursor:  # on the server: rows come as they are asked for
                 cursor.itersize = _ROWS_AT_A_TIME
-                cursor.execute(
-                    sql.SQL("SELECT _source_partition, _source_offset FROM {}").format(
-                        sql.Identifier(schema, table)
-                    )
-                )
-                yield ledger, iter(cursor)
-    except psycopg.errors.UndefinedTable as error:
+                cursor.execute(sql.SQL("SELECT _source_partition, _source_offset FROM {}").format(rows))
+                return Outputs(Ledger.parse(found[0]), _of_the_stream(cursor))
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise _unclaimed(f"{schema}.{table}") from error
     except psycopg.Error as error:
         raise Unavailable(f"{schema}.{table}: {first_line(error)}") from error
+
+
+def _of_the_stream(pairs: Iterable[tuple[int | None, int | None]]) -> list[Position]:
+    """Leave out rows that somebody else has written: they have no source."""
+    return [
+        (partition, offset) for partition, offset in pairs if partition is not None and offset is not None
+    ]
 
 
 def _unclaimed(name: str) -> NotFoundError:
@@ -144,16 +174,23 @@ def output_positions(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iter
             yield provenance.source.partition, provenance.source.offset
 
 
-def _reconcile(kafka: KafkaConnection, ledger: Ledger, written: Iterator[Position]) -> Reconciliation:
+def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
+    ledger = outputs.ledger
     topics = Topics(kafka)
     quarantine = quarantine_topic(ledger.topic)
-    retained = Retained(
-        source=topics.earliest(ledger.topic),
-        is_quarantine_whole=not any(topics.earliest(quarantine).values()),
-    )
-    source = (
+    identity = topics.identity(ledger.topic)
+    if identity is None or identity[0] != ledger.topic_id:
+        raise StreamStopped(
+            f"topic {ledger.topic} was deleted or made anew since: its offsets say nothing about the ledger's"
+        )
+    source = [
         (message.partition() or 0, message.offset() or 0)
         for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end)
+    ]
+    quarantined = list(output_positions(kafka, quarantine, ledger))
+    retained = Retained(
+        source=topics.earliest(ledger.topic),
+        is_source_compacted=topics.is_compacted(ledger.topic),
+        is_quarantine_whole=not any(topics.earliest(quarantine).values()),
     )
-    quarantined = output_positions(kafka, quarantine, ledger)
-    return reconcile(ledger, source, written, quarantined, retained)
+    return reconcile(ledger, source, outputs.written, quarantined, retained, outputs.later)

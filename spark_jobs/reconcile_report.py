@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from contracts.ledger import Position, Reconciliation
+from contracts.reconciliation import FaultyRecords, Findings, NamedRecords
 
 
-def as_values(stream: str, found: Reconciliation, limit: int) -> dict[str, Any]:
+def as_findings(found: Reconciliation, limit: int) -> Findings:
     """Give counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
 
     Records of no fate cannot be told from those that the ledger counts as dropped, superseded or deleted; they are named
     only if there are more or fewer of them than it counts.
     """
     is_counted = found.holds or len(found.unaccounted) == found.in_no_output
-    named = {
-        "in_no_output": frozenset() if is_counted else found.unaccounted,
-        "written_twice": found.written_twice,
-        "quarantined_twice": found.quarantined_twice,
-        "written_and_quarantined": found.in_both,
-        "written_but_not_covered": found.beyond,
-    }
-    return {
-        "stream": stream,
-        "holds": found.holds,
-        "written": found.written,
-        "quarantined": found.quarantined,
-        "dropped_superseded_or_deleted": found.in_no_output,
-        "absent": found.absent,
-        "unverifiable": found.unverifiable,
-        "lost": found.lost,
-        "twice": found.twice,
-        "records": {
-            kind: {"count": len(positions), "first": _first(positions, limit)}
-            for kind, positions in named.items()
-            if positions
-        },
-    }
+    ledger = found.ledger
+    return Findings(
+        stream=ledger.stream,
+        holds=found.holds,
+        epoch=ledger.epoch,
+        n=ledger.n,
+        begin=ledger.begin,
+        end=ledger.end,
+        written=found.written,
+        quarantined=found.quarantined,
+        dropped_superseded_or_deleted=found.in_no_output,
+        absent=found.absent,
+        unverifiable=found.unverifiable,
+        lost=found.lost,
+        twice=found.twice,
+        records=FaultyRecords(
+            in_no_output=_named(frozenset() if is_counted else found.unaccounted, limit),
+            written_twice=_named(found.written_twice, limit),
+            quarantined_twice=_named(found.quarantined_twice, limit),
+            written_and_quarantined=_named(found.in_both, limit),
+            written_but_not_covered=_named(found.beyond, limit),
+        ),
+    )
 
 
-def as_text(values: dict[str, Any]) -> str:
+def json_text(findings: Findings) -> str:
+    """Write them as JSON; kinds of faults that no record has are left out."""
+    return findings.model_dump_json(exclude_none=True)
+
+
+def as_text(findings: Findings) -> str:
     """Write the same as lines."""
     fates = ("written", "quarantined", "dropped_superseded_or_deleted", "absent", "unverifiable")
-    lines = [f"{values[fate]:>14,}  {fate.replace('_', ' ')}" for fate in fates]
-    for kind, records in values["records"].items():
-        named = ", ".join(records["first"])
-        more = " ..." if records["count"] > len(records["first"]) else ""
-        lines.append(f"{records['count']:>14,}  {kind.replace('_', ' ')}: {named}{more}")
-    verdict = (
-        "every offset has one fate"
-        if values["holds"]
-        else f"lost {values['lost']:,}, twice {values['twice']:,}: stop the stream, keep the topics, and ask who wrote"
-    )
-    if values["holds"] and values["unverifiable"]:
-        verdict = "every offset that can still be looked at has one fate"
-    return "\n".join([*lines, f"{values['stream']}: {verdict}"])
+    lines = [f"{getattr(findings, fate):>14,}  {fate.replace('_', ' ')}" for fate in fates]
+    for kind, records in findings.records:
+        if records is not None:
+            named = ", ".join(records.first)
+            more = " ..." if records.count > len(records.first) else ""
+            lines.append(f"{records.count:>14,}  {kind.replace('_', ' ')}: {named}{more}")
+    return "\n".join([*lines, f"{findings.stream}: {findings.verdict}"])
 
 
-def _first(positions: frozenset[Position], limit: int) -> list[str]:
-    return [f"{partition}/{offset}" for partition, offset in sorted(positions)[:limit]]
+def _named(positions: frozenset[Position], limit: int) -> NamedRecords | None:
+    if not positions:
+        return None
+    first = tuple(f"{partition}/{offset}" for partition, offset in sorted(positions)[:limit])
+    return NamedRecords(count=len(positions), first=first)

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from types import FrameType
@@ -23,8 +23,10 @@ from contracts.control import EventKind
 from contracts.crash import described
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from contracts.privacy.tokens import MaskKey
+from contracts.reconciliation import ReconciliationRequest
 from spark_jobs.contract_source import RegistryContract, RegistryGone
 from spark_jobs.control import RegistryControl, StreamPaused
+from spark_jobs.reconciler import Reconciler
 from spark_jobs.shadow_source import RegistryShadows
 from spark_jobs.stream import Job, StreamAttempt
 
@@ -60,9 +62,9 @@ class StreamThread(InheritableThread):
         self._control = RegistryControl(registry, contract_id, stopping)
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
 
-    def beat(self) -> None:
-        """Tell the gateway that the stream lives, whether it has records or not."""
-        self._control.beat()
+    def beat(self) -> ReconciliationRequest | None:
+        """Tell the gateway that the stream lives, whether it has records or not; give what it asks for in turn."""
+        return self._control.beat()
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
@@ -172,7 +174,11 @@ def run_streams(
     """
     stopping = Event()
     threads = [StreamThread(job, contract_id, registry, stopping) for contract_id in contract_ids]
-    with _stop_on_signal(stopping) as received, _heartbeat(threads):
+    with (
+        _stop_on_signal(stopping) as received,
+        closing(Reconciler(job.settings, registry)) as reconciler,
+        _heartbeat(threads, reconciler),
+    ):
         for thread in threads:
             thread.start()
         _wait_for(threads, lambda: all(thread.running.is_set() for thread in threads))
@@ -186,15 +192,18 @@ def run_streams(
 
 
 @contextmanager
-def _heartbeat(threads: Sequence[StreamThread]) -> Iterator[None]:
-    """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts."""
+def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Iterator[None]:
+    """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts.
+
+    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it.
+    """
     ended = Event()
 
     def beat() -> None:
         while not ended.wait(_HEARTBEAT_SECONDS):
             for thread in threads:
                 if thread.is_alive() and thread.running.is_set():
-                    thread.beat()
+                    reconciler.take(thread.beat())
 
     beating = Thread(target=beat, name="heartbeat", daemon=True)
     beating.start()

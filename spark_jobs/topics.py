@@ -128,6 +128,10 @@ class Topics:
         spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
         return self._offsets(name, spec)
 
+    def is_compacted(self, name: str) -> bool:
+        """Whether records of a topic may go when newer ones of their key come."""
+        return "compact" in self._settings(name)["cleanup.policy"]
+
     def ensure_output(self, name: str, source: Topic) -> None:
         """Create an output topic, or require that the existing one keeps what is written to it.
 

@@ -77,6 +77,9 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_STREAM}/trips"): _PRODUCE,  # as the reports of its batches
     ("POST", f"{_STREAM}/events"): _PRODUCE,
     ("POST", f"{_STREAM}/heartbeat"): _PRODUCE,
+    ("GET", f"{_STREAM}/reconciliations"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/reconciliations"): _APPROVE_STREAM,  # reads all of the stream: as dear as a pause
+    ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _PRODUCE,
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,
@@ -96,6 +99,8 @@ DESK: Mapping[tuple[str, str], Rule] = {
     ("GET", "/desk"): _VIEW,
     ("GET", "/desk/streams/{stream}"): _VIEW_STREAM,
     ("GET", "/desk/streams/{stream}/latest"): _VIEW_STREAM,
+    ("GET", "/desk/streams/{stream}/reconcile"): _VIEW_STREAM,  # leads back to the stream
+    ("POST", "/desk/streams/{stream}/reconcile"): _APPROVE_STREAM,
     ("GET", "/desk/records/{topic}/{partition}/{offset}"): _VIEW,  # the topic belongs to a stream
     ("GET", "/desk/records/{topic}/{partition}/{offset}/reveal"): _VIEW,  # leads back to the record
     ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): _APPROVE,  # of the subject of that stream

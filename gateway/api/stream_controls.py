@@ -10,8 +10,10 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.reconciliation import HeartbeatAnswer
 from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, posted
+from gateway.api.reconciliations import REQUEST
 from gateway.api.streams import StreamName
 from gateway.audit.chain import content_hash
 from gateway.problems import responses
@@ -53,6 +55,8 @@ _EVENT: dict[str, Any] = {
     "at": "2026-07-01T12:00:02Z",
     "message": "topic hospital.admissions was deleted and made anew",
 }
+
+_ASKED: dict[str, Any] = {"reconciliation": REQUEST}
 
 IfNoneMatch = Annotated[
     str | None,
@@ -233,9 +237,14 @@ def report_event(
     "/{stream}/heartbeat",
     operation_id="report_heartbeat",
     summary="Say that a stream's job lives",
-    status_code=HTTPStatus.NO_CONTENT,
-    responses=responses(403, 404, 503),
+    responses={
+        200: {"description": "What is asked of the job.", **_shown(_ASKED, "HeartbeatAnswer")},
+        **responses(403, 404, 503),
+    },
 )
-def report_heartbeat(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> None:
-    """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds."""
-    factory.stream_controls().beat(stream, principal)
+def report_heartbeat(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> HeartbeatAnswer:
+    """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds.
+
+    The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
+    """
+    return factory.stream_controls().beat(stream, principal)

@@ -18,12 +18,13 @@ from contracts.evidence import EventPointer, Evidence
 from contracts.model import DataContract
 from gateway.access.errors import AccessError
 from gateway.access.gate import PrincipalDep
-from gateway.access.principal import Principal, subject_of
+from gateway.access.principal import Principal, Role, subject_of
 from gateway.api.dependencies import FactoryDep, read_body
 from gateway.desk import contract_views, record_views, stream_views
 from gateway.desk.expectation_views import expectation_rows
 from gateway.desk.quarantine import QuarantinedRecord
 from gateway.desk.ranges import ranges_within
+from gateway.desk.reconciliation_views import ReconciliationView
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
 from gateway.desk.reveals import ROLE, read_parts, require_role
 from gateway.desk.shadow_views import ShadowView
@@ -96,7 +97,11 @@ def streams(factory: FactoryDep, principal: PrincipalDep) -> Response:
 
 @router.get("/desk/streams/{stream}")
 def stream(
-    stream: str, factory: FactoryDep, range_name: RangeFilter = None, rule: RuleFilter = None
+    stream: str,
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    range_name: RangeFilter = None,
+    rule: RuleFilter = None,
 ) -> Response:
     """Show what a stream refused."""
     now = datetime.now(UTC)
@@ -115,7 +120,24 @@ def stream(
         view=view,
         expectations=expectation_rows(history),
         shadow=ShadowView.of(declared, findings),
+        reconciliation=ReconciliationView.of(
+            factory.reconciliations().seen(stream),
+            may_ask=principal.may(Role.APPROVER, subject_of(view.row.summary.topic)),
+        ),
     )
+
+
+@router.get("/desk/streams/{stream}/reconcile")
+def asked_before(stream: str) -> Response:
+    """Lead back to the stream: a page that is opened again asks for nothing."""
+    return RedirectResponse(f"/desk/streams/{stream}#reconciliation", HTTPStatus.SEE_OTHER)
+
+
+@router.post("/desk/streams/{stream}/reconcile")
+def reconcile(stream: str, factory: FactoryDep, principal: PrincipalDep) -> Response:
+    """Ask for a reconciliation, and lead back to the stream, where it shows."""
+    factory.reconciliations().ask(stream, principal)
+    return asked_before(stream)
 
 
 @router.get("/desk/streams/{stream}/latest")

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from contracts.control import StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
+from contracts.reconciliation import HeartbeatAnswer
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change, content_hash
 from gateway.storage.database import Database
@@ -93,7 +94,7 @@ class StreamControls:
         at = self._now()
 
         def work(stores: Stores) -> tuple[StreamControl, bool]:
-            subject = _told_by(stores, stream, by)
+            subject = told_by(stores, stream, by)
             before = stores.controls.find(stream)
             if stores.controls.is_told(trip.id):
                 return before, False
@@ -112,7 +113,7 @@ class StreamControls:
         _require_same(stream, event.stream)
 
         def work(stores: Stores) -> bool:
-            _told_by(stores, stream, by)
+            told_by(stores, stream, by)
             if stores.controls.is_told(event.id):
                 return False
             stores.controls.tell(event)
@@ -123,15 +124,16 @@ class StreamControls:
             self._announce(event)
         return is_new
 
-    def beat(self, stream: str, by: Principal = ANONYMOUS) -> None:
-        """Take note that the job of a stream lives. Raises NotFoundError and Forbidden as `trip` does."""
+    def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
+        """Take note that the job of a stream lives; gives what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
 
-        def work(stores: Stores) -> None:
-            _told_by(stores, stream, by)
+        def work(stores: Stores) -> HeartbeatAnswer:
+            told_by(stores, stream, by)
             stores.controls.beat(stream, at)
+            return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
 
-        self._database.write(work)
+        return self._database.write(work)
 
 
 def _require_same(stream: str, told: str) -> None:
@@ -147,7 +149,7 @@ def subject_of_stream(stores: Stores, stream: str) -> str:
     return subject_of(topic)
 
 
-def _told_by(stores: Stores, stream: str, by: Principal) -> str:
+def told_by(stores: Stores, stream: str, by: Principal) -> str:
     """Let whoever may publish the contract tell of its stream. A subject that is hidden answers as one that is not."""
     subject = subject_of_stream(stores, stream)
     if not by.sees(subject):

@@ -16,6 +16,7 @@ from gateway.storage.controls import ControlStore
 from gateway.storage.expectations import ExpectationStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.ordering import ByCodePoint
+from gateway.storage.reconciliations import ReconciliationStore
 from gateway.storage.reports import ReportStore
 from gateway.storage.schemas import SchemaStore
 from gateway.storage.shadows import ShadowStore
@@ -82,6 +83,7 @@ class Stores:
         self.expectations = ExpectationStore(session)
         self.sums = StreamSumStore(session)
         self.shadows = ShadowStore(session)
+        self.reconciliations = ReconciliationStore(session)
 
 
 class ContractStore:

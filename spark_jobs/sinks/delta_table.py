@@ -46,7 +46,7 @@ from spark_jobs.sinks.merging import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = structlog.get_logger()
 
@@ -212,9 +212,15 @@ class DeltaTable:
             except OSError as error:
                 log.warning("data_file_left", file=name, error=str(error))
 
-    def positions(self) -> Iterator[Position]:
-        """Give the source position of every row, as Delta's own reader finds them."""
-        rows = self._spark.read.format("delta").load(self._location)
+    def read_with_positions(self) -> tuple[Ledger | None, Iterator[Position]]:
+        """Give the ledger and the source position of every row, both of one version, as Delta's own reader finds them."""
+        snapshot = self._snapshot()
+        ledger = read_ledger(self._location, snapshot, self._jvm)
+        rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
+        return ledger, self._positions(rows)
+
+    @staticmethod
+    def _positions(rows: DataFrame) -> Iterator[Position]:
         for batch in rows.select("_source.partition", "_source.offset").toArrow().to_batches():
             yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
 

@@ -85,7 +85,10 @@ def test_what_is_public_holds_nothing_of_anybody() -> None:
     }
     changing = {path: rule for (method, path), rule in DESK.items() if method != "GET"}
     reveal = Rule(Role.APPROVER, Reach.SOMEWHERE)
-    assert changing == {"/desk/records/{topic}/{partition}/{offset}/reveal": reveal}
+    assert changing == {
+        "/desk/records/{topic}/{partition}/{offset}/reveal": reveal,
+        "/desk/streams/{stream}/reconcile": Rule(Role.APPROVER, Reach.STREAM),
+    }
 
 
 def test_head_asks_for_what_get_asks_for() -> None:

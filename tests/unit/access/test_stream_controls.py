@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api.reconciliations import RESULT
 from gateway.api.stream_controls import _EVENT, _TRIP
 
 from .conftest import Hire, Person, same_but_for
@@ -30,6 +31,8 @@ def about(name: str) -> list[tuple[str, str, Any]]:
         ("POST", f"{STREAMS}/{name}/events", _EVENT | {"stream": name}),
         ("POST", f"{STREAMS}/{name}/pause", {}),
         ("POST", f"{STREAMS}/{name}/resume", {}),
+        ("GET", f"{STREAMS}/{name}/reconciliations", None),
+        ("POST", f"{STREAMS}/{name}/reconciliations", {}),
     ]
 
 
@@ -41,11 +44,28 @@ def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
         assert set(statuses) <= {200, 201, 403}
         allowed[role] = [status != 403 for status in statuses]
     assert allowed == {
-        "viewer": [True, False, False, False, False],
-        "producer": [True, True, True, False, False],
-        "approver": [True, True, True, True, True],
-        "admin": [True, True, True, True, True],
+        "viewer": [True, False, False, False, False, True, False],
+        "producer": [True, True, True, False, False, True, False],
+        "approver": [True] * 7,
+        "admin": [True] * 7,
     }
+
+
+def test_the_job_answers_a_request_and_nobody_who_only_looks(hire: Hire) -> None:
+    approver, producer, viewer = (hire(f"{role}:hospital.") for role in ("approver", "producer", "viewer"))
+    stranger = hire("admin:nyc.")
+    asked = approver.ask("POST", f"{STREAMS}/{MINE}/reconciliations", {}).json()["asked"]
+    assert asked["by"] == approver.name
+    heard = producer.ask("POST", f"{STREAMS}/{MINE}/heartbeat", None)
+    assert heard.json() == {"reconciliation": asked}
+    result = "POST", f"{STREAMS}/{MINE}/reconciliations/{asked['id']}/result", RESULT
+    assert [each.ask(*result).status_code for each in (viewer, stranger, producer)] == [403, 404, 201]
+    page = f"/desk/streams/{MINE}/reconcile"
+    assert [each.ask("POST", page, {}).status_code for each in (viewer, stranger, approver)] == [
+        403,
+        404,
+        303,
+    ]
 
 
 def test_a_stream_that_one_may_not_see_answers_like_one_that_does_not_exist(hire: Hire) -> None:

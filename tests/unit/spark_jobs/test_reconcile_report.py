@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
-from contracts.ledger import Reconciliation
-from spark_jobs.reconcile_report import as_text, as_values
+from contracts.ledger import Ledger, Reconciliation
+from spark_jobs.reconcile_report import as_findings, as_text, json_text
 
+LEDGER = Ledger(
+    name="s@iceberg:1",
+    stream="s",
+    topic="t",
+    topic_id="id",
+    epoch=3,
+    n=7,
+    begin={0: 5},
+    end={0: 1012},
+    scan_from={},
+    slots=1,
+)
 FINE = Reconciliation(
+    ledger=LEDGER,
     unaccounted=frozenset({(0, 3)}),
     written_twice=frozenset(),
     quarantined_twice=frozenset(),
@@ -21,9 +35,10 @@ FINE = Reconciliation(
 
 
 def test_what_holds_names_no_record() -> None:
-    values = as_values("s", FINE, 20)
-    assert (values["holds"], values["records"]) == (True, {})
-    assert as_text(values).splitlines() == [
+    found = as_findings(FINE, 20)
+    assert (found.holds, json.loads(json_text(found))["records"]) == (True, {})
+    assert (found.epoch, found.n, found.begin, found.end) == (3, 7, {0: 5}, {0: 1012})
+    assert as_text(found).splitlines() == [
         "         1,000  written",
         "             2  quarantined",
         "             1  dropped superseded or deleted",
@@ -36,18 +51,18 @@ def test_what_holds_names_no_record() -> None:
 def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
     lost = frozenset({(0, 10), (0, 9), (1, 0)})
     found = replace(FINE, unaccounted=lost, in_both=frozenset({(2, 5)}), beyond=frozenset({(0, 99)}))
-    values = as_values("s", found, 2)
-    assert values["records"] == {
+    findings = as_findings(found, 2)
+    assert json.loads(json_text(findings))["records"] == {
         "in_no_output": {"count": 3, "first": ["0/9", "0/10"]},
         "written_and_quarantined": {"count": 1, "first": ["2/5"]},
         "written_but_not_covered": {"count": 1, "first": ["0/99"]},
     }
-    text = as_text(values)
+    text = as_text(findings)
     assert "             3  in no output: 0/9, 0/10 ...\n" in text
     assert text.endswith("s: lost 2, twice 1: stop the stream, keep the topics, and ask who wrote")
 
 
 def test_what_is_past_retention_is_said_to_be_unverifiable() -> None:
-    text = as_text(as_values("s", replace(FINE, past_retention=40, forgotten=2), 20))
+    text = as_text(as_findings(replace(FINE, past_retention=39, compacted=1, forgotten=2), 20))
     assert "            42  unverifiable\n" in text
     assert text.endswith("s: every offset that can still be looked at has one fate")
