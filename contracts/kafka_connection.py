@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -49,7 +51,7 @@ _IN_JAVA: Final = frozenset(
 )
 _JAAS: Final = re.compile(r"\s*(?P<module>\S+)\s+required\s+(?P<options>.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r'(?P<name>\w+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s";]+))')
-_PKCS8: Final = re.compile(r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----")
+_KEY: Final = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Tls:
                 raise SettingsError(f"{self.authorities} holds no certificate that can be read") from None
         if self.certificate is not None and self.key is not None:
             _read_pem(self.certificate)
-            _read_key(self.key)
+            _read_pem(self.key)
             # Without a password OpenSSL would ask for one at the terminal.
             password = self.key_password.get_secret_value() if self.key_password is not None else ""
             try:
@@ -97,6 +99,26 @@ class Tls:
                     f"{self.key} does not open: it belongs to another certificate than {self.certificate}, or needs "
                     "another ssl.key.password"
                 ) from None
+            self.opened_key()
+
+    def opened_key(self) -> str:
+        """Give the key in PKCS #8 and without its password: Java 17 does not open what OpenSSL locks by default.
+
+        Raises SettingsError for a file that holds no key, or one that the password does not open.
+        """
+        assert self.key is not None  # noqa: S101 - asked only where there is one
+        block = _KEY.search(_read_pem(self.key))
+        if block is None:
+            raise SettingsError(f"{self.key} holds no key in PEM: it should hold -----BEGIN PRIVATE KEY-----")
+        is_locked = "ENCRYPTED" in block[0]
+        password = self.key_password.get_secret_value().encode() if self.key_password and is_locked else None
+        try:
+            key = serialization.load_pem_private_key(block[0].encode(), password)
+        except (TypeError, ValueError, UnsupportedAlgorithm):
+            raise SettingsError(f"{self.key} does not open: it needs another ssl.key.password") from None
+        return key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +168,7 @@ class KafkaConnection:
             if self.tls.certificate is not None and self.tls.key is not None:
                 found["ssl.keystore.type"] = "PEM"
                 found["ssl.keystore.certificate.chain"] = _read_pem(self.tls.certificate)
-                found["ssl.keystore.key"] = _read_key(self.tls.key)
-            if self.tls.key_password is not None:
-                found["ssl.key.password"] = self.tls.key_password.get_secret_value()
+                found["ssl.keystore.key"] = self.tls.opened_key()
         return {f"kafka.{name}": value for name, value in found.items()}
 
 
@@ -346,16 +366,6 @@ def _read_pem(path: Path) -> str:
     if "-----BEGIN " not in text:
         raise SettingsError(
             f"{path} is no PEM: it should hold -----BEGIN CERTIFICATE----- or -----BEGIN PRIVATE KEY-----"
-        )
-    return text
-
-
-def _read_key(path: Path) -> str:
-    text = _read_pem(path)
-    match = _PKCS8.search(text)
-    if match is None:
-        raise SettingsError(
-            f"{path} holds no key in PKCS #8, which Java's clients want: openssl pkcs8 -topk8 -in {path} -out NEW"
         )
     return text
 

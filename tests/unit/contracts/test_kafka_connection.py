@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
 from contracts.errors import SettingsError
@@ -95,8 +96,7 @@ def test_certificates_are_read_from_pem_by_either_name(tmp_path: Path, authority
         "kafka.ssl.truststore.certificates": authority.path.read_text(),
         "kafka.ssl.keystore.type": "PEM",
         "kafka.ssl.keystore.certificate.chain": certificate.read_text(),
-        "kafka.ssl.keystore.key": key.read_text(),
-        "kafka.ssl.key.password": OPENS,
+        "kafka.ssl.keystore.key": opened(key, OPENS),
         "kafka.ssl.endpoint.identification.algorithm": "https",
     }
     certificate, key = authority.issue("open")
@@ -217,14 +217,22 @@ def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
         KafkaSettings(kafka_config=gone).connection_to("b:1")
 
 
-def test_a_key_that_java_does_not_read_says_how_to_make_one(tmp_path: Path, authority: Authority) -> None:
+def test_a_key_in_an_older_form_is_given_to_java_in_pkcs_8(tmp_path: Path, authority: Authority) -> None:
     certificate, key = authority.issue("client")
-    key.write_text(key.read_text().replace("PRIVATE KEY", "EC PRIVATE KEY"))
-    with pytest.raises(SettingsError, match=r"holds no key in PKCS #8.*openssl pkcs8 -topk8"):
-        connect(
-            tmp_path,
-            f"security.protocol=SSL\nssl.certificate.location={certificate}\nssl.key.location={key}\n",
-        )
+    text = opened(key)
+    own = f"security.protocol=SSL\nssl.certificate.location={certificate}\nssl.key.location={key}\n"
+    private = serialization.load_pem_private_key(text.encode(), None)
+    older = serialization.PrivateFormat.TraditionalOpenSSL
+    key.write_bytes(private.private_bytes(serialization.Encoding.PEM, older, serialization.NoEncryption()))
+    assert "BEGIN EC PRIVATE KEY" in key.read_text()
+    assert connect(tmp_path, own).for_spark()["kafka.ssl.keystore.key"] == text
+
+
+def opened(key: Path, password: str | None = None) -> str:
+    """The key as Java reads it: in PKCS #8, without a password."""
+    private = serialization.load_pem_private_key(key.read_bytes(), password.encode() if password else None)
+    form = serialization.PrivateFormat.PKCS8
+    return private.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
 
 
 def test_files_that_do_not_fit_together_are_found_at_once(tmp_path: Path, authority: Authority) -> None:
