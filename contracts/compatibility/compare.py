@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from contracts.compatibility.changes import Change
@@ -37,9 +38,7 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
     directions = directions_of(base.compatibility if level is None else level)
     judges = Judge(with_reference_sets(base)), Judge(with_reference_sets(candidate))
     consumers = registered(base, candidate)
-    declared = (
-        frozenset(pointer for judge in judges for pointer in judge.fields.pointers()) if consumers else ()
-    )
+    declared = _Declared(judges)
     with bounded_searches():
         changes = dict.fromkeys(_changes(*judges))
     found: dict[tuple[str, ...], Finding] = {}
@@ -85,7 +84,21 @@ def _changes(base: Judge, candidate: Judge) -> Iterator[Change]:
     yield from compare_consumers(base, candidate)
 
 
-def _touched(change: Change, consumers: tuple[Consumer, ...], declared: Any) -> tuple[str, ...]:
+class _Declared:
+    """The pointers that either schema declares. They are listed when a place with `*` is first asked about."""
+
+    def __init__(self, judges: tuple[Judge, ...]) -> None:
+        self._judges = judges
+
+    def __contains__(self, pointer: object) -> bool:
+        return pointer in self._pointers
+
+    @cached_property
+    def _pointers(self) -> frozenset[str]:
+        return frozenset(pointer for judge in self._judges for pointer in judge.fields.pointers())
+
+
+def _touched(change: Change, consumers: tuple[Consumer, ...], declared: _Declared) -> tuple[str, ...]:
     if not change.breaks and not change.touches:
         return ()
     if change.consumer is not None:
