@@ -22,6 +22,8 @@ from tests.browser.test_streams import unique
 from tests.browser.traffic import ADMISSIONS, Traffic
 from tests.unit.access.conftest import MAKER
 
+REFRESHED_MS = 20_000
+"""Within which a page that refreshes itself every five seconds shows what is new."""
 MANY = {"count": 40_311, "first": [f"{n % 4}/{10**12 + n}" for n in range(20)]}
 
 
@@ -60,9 +62,9 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
     expect(section).to_contain_text("it waits for the job to take it")
     expect(section.get_by_role("button")).to_have_count(0)
     heard(gateway, stream)
-    expect(section).to_contain_text("the job has heard of it, and the stream goes on")
+    expect(section).to_contain_text("the job has heard of it, and the stream goes on", timeout=REFRESHED_MS)
     answer(gateway, stream, holds=True, lost=0, records={})
-    expect(section.locator(".state.clear")).to_have_text("Every offset has one fate")
+    expect(section.locator(".state.clear")).to_have_text("Every offset has one fate", timeout=REFRESHED_MS)
     assert [each.split("\n") for each in section.locator(".figures > div").all_inner_texts()] == [
         ["Written", "98\u2009002"],
         ["Quarantined", "1\u2009836"],

@@ -189,3 +189,24 @@ def test_what_the_quarantine_topic_has_forgotten_is_unverifiable() -> None:
 def test_a_row_of_a_record_that_the_source_never_held_is_named() -> None:
     found = reconcile(LEDGER, SOURCE[1:], SOURCE, [])
     assert (found.holds, found.beyond) == (False, {(0, 0)})
+
+
+def test_what_a_later_ledger_covers_came_meanwhile_and_is_looked_at_for_repetitions() -> None:
+    later = LEDGER.model_copy(update={"begin": {**LEDGER.begin, 2: 4}, "end": {0: 13, 1: 5, 2: 6}})
+    meanwhile = [(0, 10), (0, 12), (2, 4)]
+    assert reconcile(LEDGER, SOURCE, [*SOURCE, *meanwhile], [], later=later).holds
+    assert not reconcile(LEDGER, SOURCE, [*SOURCE, *meanwhile], []).holds
+    for beyond in ((0, 13), (1, 5), (2, 3), (2, 6), (3, 0)):
+        found = reconcile(LEDGER, SOURCE, [*SOURCE, beyond], [], later=later)
+        assert (found.holds, found.beyond) == (False, {beyond})
+    assert reconcile(LEDGER, SOURCE, [*SOURCE, (0, 12), (0, 12)], [], later=later).written_twice == {(0, 12)}
+
+
+def test_a_row_whose_record_was_compacted_since_is_unverifiable() -> None:
+    """Three offsets are without a record now, and one was when they were judged."""
+    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, dropped=1, absent=1)})
+    compacted = Retained(is_source_compacted=True)
+    found = reconcile(ledger, SOURCE[3:], SOURCE[1:9], [], compacted)
+    assert (found.holds, found.compacted, found.absent, found.beyond) == (True, 2, 1, frozenset())
+    assert reconcile(ledger, SOURCE[3:], SOURCE[1:9], []).beyond == {(0, 1), (0, 2)}
+    assert reconcile(ledger, SOURCE[3:], [*SOURCE[1:9], (0, 10)], [], compacted).beyond == {(0, 10)}

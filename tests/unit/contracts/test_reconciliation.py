@@ -1,0 +1,57 @@
+"""What people and jobs say to each other about reconciliations."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from contracts.reconciliation import Findings, HeartbeatAnswer, NamedRecords, ReconciliationResult
+
+FINDINGS = {
+    "stream": "s",
+    "holds": True,
+    "epoch": 1,
+    "n": 1,
+    "begin": {0: 0},
+    "end": {0: 3},
+    "written": 3,
+    "quarantined": 0,
+    "dropped_superseded_or_deleted": 0,
+    "absent": 0,
+    "unverifiable": 0,
+    "lost": 0,
+    "twice": 0,
+    "records": {},
+}
+AT = "2026-07-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "every offset has one fate"),
+        ({"unverifiable": 1}, "every offset that can still be looked at has one fate"),
+        (
+            {"holds": False, "lost": 1200, "twice": 1},
+            "lost 1,200, twice 1: stop the stream, keep the topics, and ask who wrote",
+        ),
+    ],
+)
+def test_the_verdict_says_what_holds(changes: dict[str, object], verdict: str) -> None:
+    assert Findings.model_validate({**FINDINGS, **changes}).verdict == verdict
+
+
+@pytest.mark.parametrize("fields", [{}, {"findings": FINDINGS, "failure": "why"}])
+def test_a_result_has_findings_or_a_failure(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="findings or a failure"):
+        ReconciliationResult.model_validate({"at": AT, **fields})
+
+
+@pytest.mark.parametrize("place", ["a value", "0/7 ", "0/7\n", "-1/0", "0", "<b>/1"])
+def test_a_position_is_two_numbers_and_nothing_of_a_record(place: str) -> None:
+    with pytest.raises(ValidationError):
+        NamedRecords(count=1, first=(place,))
+
+
+def test_a_newer_gateway_may_ask_for_more() -> None:
+    assert HeartbeatAnswer.model_validate({"reconciliation": None, "dance": True}).reconciliation is None
