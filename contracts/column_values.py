@@ -231,7 +231,8 @@ def bulk_decimals(values: list[Any], arrow_type: pa.Decimal128Type) -> pa.Array 
     if is_null.any() and np.count_nonzero(is_null) != sum(value is None for value in values):
         return None  # NaN is no decimal
     step = 10.0**arrow_type.scale
-    unscaled = np.rint(np.where(is_null, 0, numbers) * step)
+    with np.errstate(over="ignore"):  # infinite then, and no decimal below
+        unscaled = np.rint(np.where(is_null, 0, numbers) * step)
     # Up to 15 digits a double stands for one decimal, and the quotient is rounded to the double nearest to it.
     is_decimal = (unscaled / step == numbers) & (
         np.abs(unscaled) < 10.0 ** min(arrow_type.precision, _SURE_DIGITS)

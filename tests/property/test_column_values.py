@@ -39,7 +39,7 @@ DECIMALS = st.one_of(
 OTHERS = st.one_of(
     st.booleans(),
     st.floats(),
-    st.sampled_from([0.1, 4.35, 1e22]),
+    st.sampled_from([0.1, 4.35, 1e22, 1.7e308]),
     st.binary(max_size=4),
     st.sampled_from(
         [

@@ -135,7 +135,7 @@ def test_the_quick_way_takes_good_elements() -> None:
         "o": {"lines": [{"n": 2, "m": 1, "s": "a", "d": "2024-01-02"}]},
         "list": [2],
     }
-    acceptance = EACH._acceptance
+    acceptance = EACH._judging.acceptance
     assert acceptance is not None
     values = [json.dumps(record).encode() for record in (good, good | {"list": [2, 1]})]
     (block,) = acceptance.blocks(pa.array(values, pa.binary()))

@@ -56,6 +56,7 @@ TELLS_OF_RECORDS = {
     ("POST", f"{THERE}/batches"): "what a job did with a batch: the ledger holds it",
     ("POST", f"{THERE}/events"): "what happened to a job",
     ("POST", f"{THERE}/heartbeat"): "a job is alive",
+    ("POST", f"{THERE}/reconciliations/{{reconciliation}}/result"): "what a job has found",
 }
 
 
@@ -102,6 +103,7 @@ def test_every_change_through_the_native_face(client: Any) -> None:
         ("POST", f"{HERE}/versions/{{version}}/undelete", f"{contract}{version}/undelete", {}),
         ("POST", f"{THERE}/pause", f"{stream}/pause", {"reason": "why"}),
         ("POST", f"{THERE}/resume", f"{stream}/resume", {}),
+        ("POST", f"{THERE}/reconciliations", f"{stream}/reconciliations", {}),
         ("POST", f"{THERE}/trips", f"{stream}/trips", trip),
         ("POST", "/api/v1/keys", "/api/v1/keys", {"name": "job", "grants": ["producer:hospital."]}),
     ]

@@ -175,7 +175,12 @@ def test_a_shadow_is_fetched_once_and_gets_the_moment_of_its_batch(
     first, second = (shadows.of("2.0.0", plan_of(), now) for now in (1, 2))
     assert first is not None
     assert second is not None
-    assert (first.version, first.plan()._now, second.plan()._now, registry.asked) == ("2.0.0", 1, 2, 1)
+    assert (first.version, first.plan()._judging.now, second.plan()._judging.now, registry.asked) == (
+        "2.0.0",
+        1,
+        2,
+        1,
+    )
     third = shadows.of("3.0.0", plan_of(), 3)
     assert third is not None
     assert (third.version, registry.asked) == ("3.0.0", 2)
