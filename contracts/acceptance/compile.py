@@ -59,7 +59,7 @@ def compile_acceptance(
 
 def _program(row: Row, rules: RuleSet, fields: SchemaFields) -> _RowProgram:
     program = _RowProgram(row)
-    write_sound_tests(rules.field_checks, fields, program)
+    program.sound = write_sound_tests(rules.field_checks, fields, program)
     for each in rules.lowered:
         each.write(program)
     program.read_members(row)
@@ -71,6 +71,7 @@ class _RowProgram(Program):
 
     def __init__(self, row: Row) -> None:
         super().__init__()
+        self.sound: dict[str, str] = {}
         self._row = row
         self._attributes: dict[Path, str] = {}
         self._certain = {"record"}
@@ -206,7 +207,7 @@ class _RowProgram(Program):
     def compile(self, decode: Callable[[bytes], Any], rules: RuleSet) -> Reading:
         """Make the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
-        refusal, exact = "None", rules.exact_statements(self)
+        refusal, exact = "None", rules.exact_statements(self, self.sound)
         if exact is not None:
             fits = " and ".join(f"({test})" for test in self._tests) or "True"
             body = [f"if not ({fits}): return None", "bits = 0", *exact, f"return (bits, {text})"]

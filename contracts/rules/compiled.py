@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -147,10 +147,10 @@ class RuleSet:
         """The checks of whole records that `fields_hold` makes sure of too."""
         return tuple(rule.check.lowered for rule in self.rules if rule.check.lowered is not None)
 
-    def exact_statements(self, program: Program) -> list[str] | None:
+    def exact_statements(self, program: Program, sound: Mapping[str, str]) -> list[str] | None:
         """Write what sets `bits` to the rules that are broken, or returns None where that is not sure.
 
-        None when there is a rule that cannot be written so: one about elements, or one for the library alone.
+        A rule is called only where its test in `sound`, by its id, does not know that it holds. None when there is a rule that cannot be written so: one about elements, or one for the library alone.
         """
         statements: list[str] = []
         for index, rule in enumerate(self.rules):
@@ -163,7 +163,8 @@ class RuleSet:
                 statements.append(f"elif not {keeps}: return None")
             elif check.paths:
                 values = ", ".join(program.variable(path) for path in check.paths)
-                statements.append(f"if {program.bind(check.breaks)}({values}): bits += {1 << index}")
+                known = f"not ({sound[rule.id]}) and " if rule.id in sound else ""
+                statements.append(f"if {known}{program.bind(check.breaks)}({values}): bits += {1 << index}")
             else:
                 return None
         return statements

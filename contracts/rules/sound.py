@@ -63,13 +63,18 @@ def sound_test(
     return program.function([*DECODED], (), "True", "False")
 
 
-def write_sound_tests(rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program) -> None:
-    """Write the tests of the rules about fields into a program, as expressions of its variables."""
+def write_sound_tests(
+    rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program
+) -> dict[str, str]:
+    """Write the tests of the rules about fields into a program, as expressions of its variables; gives them by rule id."""
     source = _Source(program)
+    tests = {}
     for rule, check in rules:
         # Where there is no array, there is one value less to compare: that is for the rule itself.
         passes = len(check.paths) == 1 and rule.nulls == "pass"
-        program.require(source.test(rule, check, fields), check.paths, without_array=passes)
+        tests[rule.id] = source.test(rule, check, fields)
+        program.require(tests[rule.id], check.paths, without_array=passes)
+    return tests
 
 
 class _Source:
