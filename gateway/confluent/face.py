@@ -224,11 +224,11 @@ def _rule(operation: Operation, call: Call) -> Any:
 
 
 def _asks_for_root(scope: Scope, raw_path: bytes) -> bool:
-    """Whether a client of a schema registry asks for `/`, where people find the desk."""
+    """Whether anything but a browser asks for `/`, where people find the desk."""
     if raw_path != b"/" or scope["method"] != "GET":
         return False
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
-    return b"schemaregistry" in accept or (b"application/json" in accept and b"text/html" not in accept)
+    return b"text/html" not in accept
 
 
 def _may_see(principal: Principal, subjects: tuple[str, ...]) -> bool:

@@ -318,8 +318,9 @@ def test_answers_by_id_are_immutable_and_revalidated(client: Any, ask: Ask) -> N
 
 
 def test_the_root_is_a_schema_registry_for_its_clients_and_the_desk_for_people(client: Any) -> None:
-    registry = client.get("/", headers={"Accept": f"{MEDIA_TYPE}, application/json"})
-    assert (registry.status_code, registry.json()) == (200, {})
+    for accept in (f"{MEDIA_TYPE}, application/json", "*/*"):
+        registry = client.get("/", headers={"Accept": accept})
+        assert (registry.status_code, registry.json()) == (200, {})
     assert client.get("/", headers={"Accept": "text/html,*/*"}).headers["location"] == "/desk"
 
 

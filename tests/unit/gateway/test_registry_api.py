@@ -394,5 +394,5 @@ def test_every_answer_forbids_what_a_browser_must_not_do(client: Any) -> None:
 
 
 def test_the_root_leads_to_the_desk(client: Any) -> None:
-    answer = client.get("/")
+    answer = client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (answer.status_code, answer.headers["location"]) == (307, "/desk")
