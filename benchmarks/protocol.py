@@ -85,15 +85,10 @@ class Stream:
         decision = decide(batch.plan, judged.tallies, judged.first_failed)
         refused = judged.results.filter(pc.field("value").is_valid())
         to = Destination(self._quarantine, self._ledger, batch.plan)
-        for record in refused_records(with_headers(refused), to, Counter[RuleKey]()):
-            self._producer.produce(
-                record.topic,
-                record.value,
-                record.key,
-                record.partition,
-                timestamp=record.timestamp_ms,
-                headers=record.headers,
-            )
+        for topic, value, key, partition, timestamp_ms, headers in refused_records(
+            with_headers(refused), to, Counter[RuleKey]()
+        ):
+            self._producer.produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
         assert not self._producer.flush(60)
         table = self._table._load()  # noqa: SLF001 - the commit without the ledger is nobody's face
         append = table.newAppend()

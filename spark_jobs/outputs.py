@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -28,19 +27,12 @@ _STALL_SECONDS = 90.0
 """Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
 
 
-class OutputRecord(NamedTuple):
-    """One record to produce, `key` and `value` may be null; `timestamp_ms` counts from 1970 UTC.
+OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
+"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers. Value and key may be null.
 
-    A plain tuple: one is made for every record of the Kafka sink. Records of one source partition go to one output
-    partition, and so stay in order.
-    """
-
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    partition: int
-    timestamp_ms: int
-    headers: Headers
+A plain tuple: one is made for every record of the Kafka sink. Records of one source partition go to one output
+partition, and so stay in order.
+"""
 
 
 class TransactionalProducer:
@@ -64,6 +56,8 @@ class TransactionalProducer:
                 "batch.size": 500_000,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 256 * 1024,
+                # Nobody asks for them one by one: a commit fails if any record was not acknowledged.
+                "delivery.report.only.error": True,
                 "log_level": 2,
             }
         )

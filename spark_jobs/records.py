@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.counts import RuleKey
 from contracts.evidence import SOURCE_HEADER, EventPointer, provenance_headers, quarantine_headers
@@ -44,21 +46,26 @@ def accepted_records(rows: pa.Table, to: Destination) -> Iterator[OutputRecord]:
 
     Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
     """
-    topic, partitions, source = to.topic.name, to.topic.partitions, to.ledger.topic
     # The hot path of the Kafka sink: only the first header differs from record to record.
-    _, *same = provenance_headers(EventPointer(source, 0, 0), to.ledger.name, to.contract)
+    topic, partitions = to.topic.name, to.topic.partitions
+    _, *same = provenance_headers(EventPointer(to.ledger.topic, 0, 0), to.ledger.name, to.contract)
     masked = MaskedValues(to.plan)
-    found = _rows(rows) if masked.changes_nothing else _masked(_rows(rows), masked)
-    for partition, offset, key, value, headers, timestamp_ms in found:
-        ours: Headers = [(SOURCE_HEADER, f"{source}/{partition}/{offset}".encode()), *same]
-        yield OutputRecord(
-            topic,
-            value,
-            key,
-            partition % partitions,
-            timestamp_ms,
-            ours if headers is None and timestamp_ms else _with_originals(headers, ours, timestamp_ms),
-        )
+    for batch in rows.to_batches():
+        sources = _sources(to.ledger.topic, batch)
+        found = _rows(batch) if masked.changes_nothing else _masked(_rows(batch), masked)
+        for source, (partition, _, key, value, headers, timestamp_ms) in zip(sources, found, strict=True):
+            ours: Headers = [(SOURCE_HEADER, source), *same]
+            if headers is not None or not timestamp_ms:
+                ours = _with_originals(headers, ours, timestamp_ms)
+            yield topic, value, key, partition % partitions, timestamp_ms, ours
+
+
+def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
+    """Write the event pointer of each row, as `EventPointer` does."""
+    partitions, offsets = (rows.column(name).cast(pa.string()) for name in ("partition", "offset"))
+    texts = pc.binary_join_element_wise(topic, partitions, offsets, "/")
+    pointers: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return pointers
 
 
 def refused_records(
@@ -70,7 +77,9 @@ def refused_records(
     one of `refusals` covers it.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
-    for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
+    for partition, offset, key, value, headers, timestamp_ms in chain.from_iterable(
+        map(_rows, rows.to_batches())
+    ):
         header = schema_header([(each["key"], each["value"]) for each in headers or ()])
         moments = Moments(records=pa.array([timestamp_ms], pa.timestamp("ms"))) if to.plan.asks_now else None
         verdict = to.plan.explain(value, header, typed=True, moments=moments, key=key)
@@ -84,7 +93,7 @@ def refused_records(
         source = EventPointer(ledger.topic, partition, offset)
         ours = quarantine_headers(source, ledger.name, to.contract, verdict, batch_end)
         originals_and_ours = _with_originals(headers, ours, timestamp_ms)
-        yield OutputRecord(topic, value, key, partition % partitions, timestamp_ms, originals_and_ours)
+        yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
 
 
 def _masked(rows: Iterator[_Row], masked: MaskedValues) -> Iterator[_Row]:
@@ -97,9 +106,8 @@ _Row = tuple[int, int, bytes | None, bytes | None, list[dict[str, Any]] | None, 
 _COLUMNS = ("partition", "offset", "key", "value", "headers", "timestamp_ms")
 
 
-def _rows(table: pa.Table) -> Iterator[_Row]:
-    for batch in table.to_batches():
-        yield from zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
+def _rows(rows: pa.RecordBatch) -> Iterator[_Row]:
+    return zip(*(rows.column(name).to_pylist() for name in _COLUMNS), strict=True)
 
 
 def _with_originals(

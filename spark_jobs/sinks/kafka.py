@@ -231,10 +231,11 @@ def _ledger_partition(name: str) -> int:
 
 
 def _ledger_record(ledger: Ledger) -> OutputRecord:
-    return OutputRecord(
+    key = ledger.name.encode()
+    return (
         LEDGER_TOPIC,
         ledger.text.encode(),
-        ledger.name.encode(),
+        key,
         _ledger_partition(ledger.name),
         int(time.time() * 1000),
         [],

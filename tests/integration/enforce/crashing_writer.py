@@ -25,7 +25,7 @@ def main() -> None:
 
 def until_dead(kafka: KafkaConnection, records: list[OutputRecord]) -> Iterator[OutputRecord]:
     topics = Topics(kafka)
-    before = {record.topic: topics.latest(record.topic) for record in records}
+    before = {topic: topics.latest(topic) for topic, *_ in records}
     yield from records
     while any(topics.latest(topic) == end for topic, end in before.items()):
         pass

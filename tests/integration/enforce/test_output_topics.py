@@ -15,7 +15,7 @@ from contracts.errors import StreamStopped
 from contracts.kafka_connection import KafkaConnection
 from contracts.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.broker import Broker
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.outputs import TransactionalProducer, read_committed
 from spark_jobs.topics import Topic, Topics
 from tests.integration.enforce.line import Line, row
 
@@ -194,7 +194,7 @@ def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_l
     name = make_topic("small", max_message_bytes="100000")
     producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)
     producer.fence()
-    records = [OutputRecord(name, os.urandom(size), None, 0, 1, []) for size in (10, 200_000)]
+    records = [(name, os.urandom(size), None, 0, 1, []) for size in (10, 200_000)]
     with pytest.raises(StreamStopped, match=f"ProduceRequest for {name} .*a larger max.message.bytes"):
         producer.write(records)
     producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)

@@ -112,7 +112,7 @@ def test_a_batch_of_which_one_slot_is_lost_is_completed(line: Line, slots_after:
 def paused_in_a_transaction(line: Line, records: list[OutputRecord]) -> Iterator[Future[int]]:
     """Be an instance that hangs when the broker has its records and the transaction is open, and goes on at the end."""
     topics = Topics(line.settings.kafka)
-    before = {record.topic: topics.latest(record.topic) for record in records}
+    before = {topic: topics.latest(topic) for topic, *_ in records}
     paused, go_on = Event(), Event()
 
     def hang() -> Iterator[OutputRecord]:
@@ -143,10 +143,10 @@ def copies(line: Line, sink: str) -> list[OutputRecord]:
         f"{line.contract_id}@1.0.0",
         line.contracts.plan.explain(row(0, 999).value),
     )
-    refused = OutputRecord(quarantine_topic(line.topic), b"of the dead", None, 0, 1, [*headers])
+    refused = (quarantine_topic(line.topic), b"of the dead", None, 0, 1, [*headers])
     if sink == "iceberg":
         return [refused]
-    accepted = OutputRecord(accepted_topic(line.topic), b"of the dead", None, 0, 1, [*headers])
+    accepted = (accepted_topic(line.topic), b"of the dead", None, 0, 1, [*headers])
     (place,) = {
         message.partition()
         for message in read_committed(kafka, LEDGER_TOPIC, {}, Topics(kafka).latest(LEDGER_TOPIC))
@@ -156,7 +156,7 @@ def copies(line: Line, sink: str) -> list[OutputRecord]:
     return [
         refused,
         accepted,
-        OutputRecord(LEDGER_TOPIC, moved.text.encode(), ledger.name.encode(), place or 0, 1, []),
+        (LEDGER_TOPIC, moved.text.encode(), ledger.name.encode(), place or 0, 1, []),
     ]
 
 

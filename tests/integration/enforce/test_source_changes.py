@@ -109,18 +109,21 @@ def test_records_deleted_after_they_were_judged_do_not_matter(either: Line) -> N
 
 def test_records_deleted_between_two_batches_stop_the_stream_at_its_restart(line: Line) -> None:
     """Spark notices while it runs, and that may pass; the next attempt says what is gone."""
-    large = "x" * 900_000  # so that they are not all fetched at once, and known before they are deleted
-    line.produce(*(Sent(json.dumps({"id": f"{n}{large}", "amount": 1}).encode()) for n in range(8)))
+    # So large that few are fetched at once: how many of those that are deleted the source has read ahead is its own affair.
+    large = "x" * 900_000
+    line.produce(*(Sent(json.dumps({"id": f"{n}{large}", "amount": 1}).encode()) for n in range(16)))
 
     def forget_after_first(_stream: str, step: Step) -> None:
         if step is Step.COMMITTED:
-            forget(line, line.topic, 0, 7)
+            forget(line, line.topic, 0, 15)
 
     with pytest.raises((PySparkException, Py4JError)):
         line.enforce(forget_after_first, max_offsets=2)
-    with pytest.raises(StreamStopped, match="partition 0 begins at 7, the ledger ends at 2"):
+    judged = line.ledger().end[0]
+    assert 2 <= judged < 15
+    with pytest.raises(StreamStopped, match=f"partition 0 begins at 15, the ledger ends at {judged}:"):
         line.enforce()
-    assert outputs(line) == (2, 0)
+    assert outputs(line) == (judged, 0)
 
 
 def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream(line: Line) -> None:

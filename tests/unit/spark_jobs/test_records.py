@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from contracts.model import Mask
 from contracts.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
 from contracts.verdict import Severity, Stage
+from spark_jobs.outputs import Headers
 from spark_jobs.records import Destination, accepted_records, refused_records
 from spark_jobs.topics import Topic
 
@@ -26,6 +28,21 @@ LEDGER = Ledger(
 )
 TO = Destination(Topic("out", "i", 2, 1_000_000), LEDGER, PLAN)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Made(NamedTuple):
+    """An output record with names for its fields."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    partition: int
+    timestamp_ms: int
+    headers: Headers
+
+
+def accepted(table: pa.Table, to: Destination = TO) -> list[Made]:
+    return [Made(*record) for record in accepted_records(table, to)]
 
 
 def rows(**columns: list[object]) -> pa.Table:
@@ -45,20 +62,20 @@ def rows(**columns: list[object]) -> pa.Table:
 
 def test_a_record_keeps_what_it_came_with_and_ours_comes_last() -> None:
     headers = [{"key": "tidegate.source", "value": b"forged/0/1"}, {"key": "trace", "value": None}]
-    (record,) = accepted_records(rows(key=[b""], value=[b"{}"], headers=[headers], offset=[9]), TO)
+    (record,) = accepted(rows(key=[b""], value=[b"{}"], headers=[headers], offset=[9]))
     assert record[:5] == ("out", b"{}", b"", 0, 5)
     assert record.headers[:2] == [("tidegate.source", b"forged/0/1"), ("trace", None)]
     assert read_provenance(record.headers) == Provenance(EventPointer("t", 0, 9), "s@kafka", "s@1.0.0")
 
 
 def test_records_of_a_source_partition_stay_together() -> None:
-    found = accepted_records(rows(partition=[0, 1, 2, 3, 2]), TO)
+    found = accepted(rows(partition=[0, 1, 2, 3, 2]))
     assert [record.partition for record in found] == [0, 1, 0, 1, 0]
 
 
 def test_the_first_millisecond_of_1970_travels_in_a_header() -> None:
     """The client stamps a record of time 0 with its own clock."""
-    zero, one = accepted_records(rows(timestamp_ms=[0, 1]), TO)
+    zero, one = accepted(rows(timestamp_ms=[0, 1]))
     assert dict(zero.headers)["tidegate.timestamp"] == b"0"
     assert "tidegate.timestamp" not in dict(one.headers)
 
@@ -66,7 +83,7 @@ def test_the_first_millisecond_of_1970_travels_in_a_header() -> None:
 def test_a_refused_record_says_why_and_is_counted() -> None:
     evidence: Counter[tuple[Stage, str, Severity]] = Counter()
     values = [b'{"a": "1"}', None, b'{"a": "2"}']
-    found = list(refused_records(rows(value=values), TO, evidence))
+    found = [Made(*record) for record in refused_records(rows(value=values), TO, evidence)]
     assert [record.value for record in found] == values
     rules = [read.rules for read in map(read_evidence, (record.headers for record in found)) if read]
     assert rules[0] == rules[2] == ("type",)
@@ -79,9 +96,9 @@ def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() ->
     key = MaskKey.of("0123456789abcdef0123456789abcdef")
     to = Destination(TO.topic, LEDGER, compile_plan(contract, key))
     value = b'{ "a": 7 }'
-    (accepted,) = accepted_records(rows(key=[b"P-1"], value=[value]), to)
-    assert accepted.value == b'{"a":"%s"}' % key.token(7).encode()
-    assert accepted.key == key.token("P-1").encode()
+    (masked,) = accepted(rows(key=[b"P-1"], value=[value]), to)
+    assert masked.value == b'{"a":"%s"}' % key.token(7).encode()
+    assert masked.key == key.token("P-1").encode()
     broken = b'{ "a": "P-1" }'
-    (refused,) = refused_records(rows(key=[b"P-1"], value=[broken]), to, Counter())
-    assert (refused.key, refused.value) == (b"P-1", broken)
+    ((_, kept, key_kept, *_),) = refused_records(rows(key=[b"P-1"], value=[broken]), to, Counter())
+    assert (key_kept, kept) == (b"P-1", broken)
