@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.compute as pc
 from confluent_kafka import Producer
 
 from benchmarks.admissions_data import contract
@@ -32,7 +31,6 @@ from gateway.embedded.demo.stream import PARTITIONS
 from gateway.embedded.jars import ensure_jars
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
-from spark_jobs.data_files import with_headers
 from spark_jobs.decide import decide
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
@@ -83,16 +81,15 @@ class Stream:
         """Take a batch as a job does that trusts in luck."""
         batch, judged = self._judge(records)
         decision = decide(batch.plan, judged.tallies, judged.first_failed)
-        refused = judged.results.filter(pc.field("value").is_valid())
         to = Destination(self._quarantine, self._ledger, batch.plan)
         for topic, value, key, partition, timestamp_ms, headers in refused_records(
-            with_headers(refused), to, Counter[RuleKey]()
+            judged.results.quarantined(), to, Counter[RuleKey]()
         ):
             self._producer.produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
         assert not self._producer.flush(60)
         table = self._table._load()  # noqa: SLF001 - the commit without the ledger is nobody's face
         append = table.newAppend()
-        for name in judged.results.column("file").drop_null().to_pylist():
+        for name in judged.results.files():
             append.appendFile(self._table._described(table, name))  # noqa: SLF001 - as above
         append.commit()
         self.rows += decision.written

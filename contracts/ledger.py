@@ -201,7 +201,8 @@ class BatchRefusal:
 class Settlement:
     """A record that an attempt which never published has already written to an output topic, for good.
 
-    `refusal` is that of its batch, when the record itself kept its contract.
+    `is_accepted` tells the accepted topic from the quarantine topic. `refusal` is that of its batch, when the record itself kept
+    its contract.
     """
 
     output: str
@@ -209,13 +210,14 @@ class Settlement:
     offset: int
     rules: tuple[RuleCount, ...] = ()
     refusal: BatchRefusal | None = None
+    is_accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The records whose fate is final although no published batch covers them (S in the protocol).
 
-    A position in it is left out of every output and counted as quarantined: its first verdict stands, even if the
+    A position in it is left out of every output and counted as what it is: its first verdict stands, even if the
     contract has changed since.
     """
 
@@ -312,12 +314,15 @@ class Reconciliation:
 class Retained:
     """What topics still hold: the first offsets of the source, whether it is compacted, and whether the quarantine topic is whole.
 
+    `is_written_ahead`: accepted records too are written before the ledger moves, so those that it does not cover yet are no fault.
+
     To be looked up after the topics were read: what is deleted meanwhile is past retention then, and not out of thin air.
     """
 
     source: Vector = field(default_factory=dict)
     is_source_compacted: bool = False
     is_quarantine_whole: bool = True
+    is_written_ahead: bool = False
 
 
 def reconcile(
@@ -347,7 +352,13 @@ def reconcile(
     covered = {position for position in source if is_covered(position)}
     in_table, written_twice = _distinct(written)
     in_quarantine, quarantined_twice = _distinct(quarantined)
-    explained = {p for p in in_table - covered if _is_past(p, ledger, begin) or _is_new(p, ledger, later)}
+    explained = {
+        p
+        for p in in_table - covered
+        if _is_past(p, ledger, begin)
+        or _is_new(p, ledger, later)
+        or (held.is_written_ahead and p[1] >= ledger.end.get(p[0], 0))
+    }
     found = sum(1 for p, offset in in_quarantine if ledger.begin.get(p, 0) <= offset < ledger.end.get(p, 0))
     forgotten = 0 if held.is_quarantine_whole else max(0, ledger.totals.quarantined - found)
     totals = ledger.totals

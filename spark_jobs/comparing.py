@@ -19,13 +19,14 @@ class Comparing:
 
     shadow: Shadow | None
     differences: Differences | None = None
+    typed: bool = True
 
     @classmethod
-    def of(cls, plan: EnforcementPlan, shadow: Shadow | None) -> Self:
-        """Begin to compare."""
+    def of(cls, plan: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self:
+        """Begin to compare verdicts of `judge`, or with `typed` of `judge_typed`."""
         if shadow is None or shadow.pickled is None:
             return cls(None)
-        return cls(shadow, Differences(plan, shadow, typed=True))
+        return cls(shadow, Differences(plan, shadow, typed=typed), typed)
 
     def add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:
         """Compare the enforced verdicts of a batch of the columns of INPUT with those of the shadow. Never raises."""
@@ -37,7 +38,7 @@ class Comparing:
             Moments(records=timestamps),
             lambda plan: schema_headers(plan, headers),
             batch.column("key"),
-            typed=True,
+            typed=self.typed,
         )
 
         def look(plan: EnforcementPlan, index: int) -> Original:

@@ -24,6 +24,7 @@ _IMPORTED_BEFORE_THE_FORK = (
     "pyspark.sql.pandas.serializers",
     "spark_jobs.judge",
     "spark_jobs.data_files",
+    "spark_jobs.task_slots",
     "spark_jobs.sinks.postgresql_rows",
     "pyiceberg.io.pyarrow",
 )

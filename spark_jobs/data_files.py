@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -52,16 +53,17 @@ RESULT: Final = pa.schema(
         ("noted", pa.binary()),
         ("rows", pa.binary()),
         ("shadow", pa.binary()),
+        ("kept", pa.binary()),
     ]
 )
-"""What a worker returns, rows of six kinds: counts (disposition, failed, records), written files (file), single
+"""What a worker returns, rows of seven kinds: counts (disposition, failed, records), written files (file), single
 records (disposition, failed, partition, offset): every quarantined one with its bytes, and of the failed ones the first
-of each source partition; for expectations what was noted, and rows as Great Expectations is to see them; and what another
-version of the contract would have made of the records."""
+of each source partition; for expectations what was noted, and rows as Great Expectations is to see them; what another
+version of the contract would have made of the records; and accepted records that Spark keeps until they are written."""
 
 RESULT_DDL: Final = (
     "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
-    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary, shadow binary"
+    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary, shadow binary, kept binary"
 )
 
 DELETED: Final = "_deleted"
@@ -76,13 +78,21 @@ class OpenPart(AbstractContextManager["OpenPart"], Protocol):
     written: list[str]
     """Names of what was written, once it is complete; none if there was nothing to write."""
 
-    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
-        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+    def write(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+    ) -> bytes | None:
+        """Write a batch of the columns of INPUT; of the rows that `is_written` names, if not all.
+
+        `columns` are its typed columns; null where the target has no use for them. Gives what Spark is to keep of it.
+        """
         ...
 
 
 class RowTarget(Protocol):
     """Where and how the accepted rows of one batch are written; travels to the workers."""
+
+    is_typed: ClassVar[bool]
+    """Whether it writes typed columns, and not the records as they came."""
 
     def open(self, task: str) -> OpenPart:
         """Open the part of one attempt of one task, which no other writes to."""
@@ -104,6 +114,8 @@ class FileTarget:
     compression: str
     properties: dict[str, str]
 
+    is_typed: ClassVar[bool] = True
+
     def open(self, task: str) -> DataFile:
         """Open a file of this target."""
         return DataFile(self, task)
@@ -118,12 +130,17 @@ def judge_and_write(
         counts: Counter[tuple[int, bytes | None]] = Counter()
         first_failed: dict[int, dict[str, Any]] = {}
         noting = Noting(plan, asked.library_columns)
-        comparing = Comparing.of(plan, asked.shadow)
+        is_typed = target.is_typed or bool(plan.expectations)
+        comparing = Comparing.of(plan, asked.shadow, typed=is_typed)
         with crashes_without_values(), target.open(_task_name()) as file:
             for batch in batches:
                 headers = schema_headers(plan, batch.column("headers"))
                 moments = Moments(records=batch.column("timestamp"))
-                judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
+                if is_typed:
+                    judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
+                else:
+                    judged = plan.judge(batch.column("value"), moments, headers)
+                columns = judged.field(2) if is_typed else None
                 comparing.add(batch, judged)
                 dispositions = asked.refuse(np.asarray(judged.field(0)), batch)
                 failed = judged.field(1)
@@ -133,18 +150,15 @@ def judge_and_write(
                     counts[int(dispositions[index]), failed[index].as_py()] += 1
                 is_written = dispositions <= int(Disposition.ALERTED)
                 some_written = None if is_written.all() else pa.array(is_written)
-                file.write(judged.field(2), batch, some_written)
-                for seen in noting.add(judged.field(2), some_written):
+                kept = file.write(columns, batch, some_written)
+                if kept is not None:
+                    yield pa.RecordBatch.from_pylist([{"kept": kept}], RESULT)
+                for seen in noting.add(columns, some_written):
                     yield pa.RecordBatch.from_pylist([{"rows": seen}], RESULT)
                 refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
                 if len(refused):
                     yield _originals(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
-                for index in np.flatnonzero(dispositions == int(Disposition.FAILED)).tolist():
-                    partition = batch.column("partition")[index].as_py()
-                    place = {"partition": partition, "offset": batch.column("offset")[index].as_py()}
-                    if partition not in first_failed or place["offset"] < first_failed[partition]["offset"]:
-                        failure = {"disposition": int(Disposition.FAILED), "failed": failed[index].as_py()}
-                        first_failed[partition] = place | failure
+                _note_first(first_failed, batch, failed, dispositions == int(Disposition.FAILED))
         rows: list[dict[str, Any]] = [
             {"disposition": disposition, "failed": bits, "records": records}
             for (disposition, bits), records in counts.items()
@@ -158,6 +172,24 @@ def judge_and_write(
         yield pa.RecordBatch.from_pylist(rows, RESULT)
 
     return work
+
+
+def _note_first(
+    first: dict[int, dict[str, Any]],
+    batch: pa.RecordBatch,
+    failed: pa.Array,
+    is_failed: npt.NDArray[np.bool_],
+) -> None:
+    """Note of the records that must not pass the first of each source partition."""
+    for index in np.flatnonzero(is_failed).tolist():
+        partition, offset = batch.column("partition")[index].as_py(), batch.column("offset")[index].as_py()
+        if partition not in first or offset < first[partition]["offset"]:
+            first[partition] = {
+                "disposition": int(Disposition.FAILED),
+                "failed": failed[index].as_py(),
+                "partition": partition,
+                "offset": offset,
+            }
 
 
 class DataFile:
@@ -181,8 +213,11 @@ class DataFile:
         if self._writer is not None and error[0] is None:
             self.written.append(self._name)
 
-    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
+    def write(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+    ) -> None:
         """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         count = len(columns)
         target = self._target
         source = pa.StructArray.from_arrays(
@@ -234,7 +269,6 @@ def _task_name() -> str:
 def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
     """Keep what refused records are rebuilt from."""
     count = batch.num_rows
-    milliseconds = pc.floor_temporal(batch.column("timestamp"), unit="millisecond").cast(pa.int64())
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(int(Disposition.QUARANTINED), pa.int8()), count),
@@ -246,27 +280,57 @@ def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
             batch.column("key"),
             batch.column("value"),
             batch.column("headers"),
-            pc.divide(milliseconds, 1000),
-            pa.nulls(count, pa.binary()),
-            pa.nulls(count, pa.binary()),
-            pa.nulls(count, pa.binary()),
+            _milliseconds(batch.column("timestamp")),
+            *[pa.nulls(count, pa.binary())] * 4,
         ],
         schema=RESULT,
     )
 
 
+def _milliseconds(timestamps: pa.Array) -> pa.Array:
+    """Count from 1970, down to the whole millisecond."""
+    return pc.divide(pc.floor_temporal(timestamps, unit="millisecond").cast(pa.int64()), 1000)
+
+
+def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give rows of the columns of INPUT as rows of RECORDS."""
+    kept = ("partition", "offset", "key", "value")
+    headers, timestamps = batch.column("headers"), batch.column("timestamp")
+    return pa.RecordBatch.from_arrays(
+        [*(batch.column(name) for name in kept), _headers(headers), _milliseconds(timestamps)], schema=RECORDS
+    )
+
+
 def with_headers(results: pa.Table) -> pa.Table:
     """Give the headers of refused records as a list of struct<key, value>, as they came: a missing value is null."""
+    index = results.schema.get_field_index("headers")
+    return results.set_column(index, "headers", _headers(results.column("headers")))
+
+
+def _headers(texts: pa.Array) -> pa.Array:
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), _HEADERS)
     lists = [
         None
         if text is None
         else [
             (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
         ]
-        for text in results.column("headers").to_pylist()
+        for text in texts.to_pylist()
     ]
-    index = results.schema.get_field_index("headers")
-    return results.set_column(index, "headers", pa.array(lists, _HEADERS))
+    return pa.array(lists, _HEADERS)
 
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+RECORDS: Final = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("timestamp_ms", pa.int64()),
+    ]
+)
+"""Records as output records are made of them; `partition` and `offset` are those of the source."""

@@ -39,7 +39,7 @@ class FailedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a batch. `quarantined` counts the settled records too; `written` includes warned and alerted.
+    """What becomes of a batch. `written` and `quarantined` count the settled records too; `written` includes warned and alerted.
 
     `rules` counts, for the records that are not quarantined now, how many failed each slot; those that are get
     counted from their evidence, which also knows the keyword. `alerts` counts the errors of alerted records only.
@@ -79,7 +79,7 @@ def decide(
 ) -> Decision:
     """Sum up a judged batch and judge it as a whole.
 
-    `settled` are records of the batch that an earlier attempt has quarantined for good: they are not in `tallies`.
+    `settled` are records of the batch that an earlier attempt has written for good: they are not in `tallies`.
     `first_failed` looks for the first record that must not pass, and is asked only when there is one.
     Raises StreamStopped when a rule with on_violation `fail` is violated, and BudgetSpent when the error budget is
     spent, unless a person has accepted the batch.
@@ -100,17 +100,19 @@ def decide(
             rules[key] += tally.records
             if tally.disposition is Disposition.ALERTED and slot.severity is Severity.ERROR:
                 alerts[key] += tally.records
-    earlier = tuple(settled)
-    for settlement in earlier:
+    earlier: Counter[bool] = Counter()
+    for settlement in settled:
+        earlier[settlement.is_accepted] += 1
         rules.update({(rule.stage, rule.code, rule.severity): rule.records for rule in settlement.rules})
     if records[Disposition.FAILED]:
         raise StreamStopped(_failure(plan, records[Disposition.FAILED], first_failed()))
     decision = Decision(
-        written=sum(count for disposition, count in records.items() if disposition.is_written),
+        written=sum(count for disposition, count in records.items() if disposition.is_written)
+        + earlier[True],
         warned=records[Disposition.WARNED],
         alerted=records[Disposition.ALERTED],
         dropped=records[Disposition.DROPPED],
-        quarantined=records[Disposition.QUARANTINED] + len(earlier),
+        quarantined=records[Disposition.QUARANTINED] + earlier[False],
         rules=rules,
         alerts=alerts,
     )

@@ -137,18 +137,23 @@ class BatchExpectations:
 def refused(
     plan: EnforcementPlan, tallies: Iterable[Tally], decision: Decision, refusal: tuple[Violation, ...]
 ) -> Decision:
-    """Refuse a batch as a whole: what would be written is quarantined, and counted from its evidence."""
+    """Refuse a batch as a whole: what would be written is quarantined, and counted from its evidence.
+
+    What an earlier attempt has written for good stays.
+    """
     rules = Counter(decision.rules)
+    written = 0
     for tally in tallies:
         if tally.disposition.is_written:
+            written += tally.records
             for slot in plan.failed_slots(tally.failed):
                 rules[slot.stage, slot.code, slot.severity] -= tally.records
     return replace(
         decision,
-        written=0,
+        written=decision.written - written,
         warned=0,
         alerted=0,
-        quarantined=decision.quarantined + decision.written,
+        quarantined=decision.quarantined + written,
         rules=+rules,
         alerts=Counter[RuleKey](),
         refusal=refusal,

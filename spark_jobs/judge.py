@@ -16,7 +16,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its 
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from contracts.errors import Unavailable
+from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.judged import VERDICT_TYPE
 from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
@@ -26,7 +26,8 @@ from spark_jobs.crashes import crashes_without_values
 from spark_jobs.shadow import SHADOW_TYPE, Shadow
 
 _MOST_KNOWN: Final = 10_000
-_OUTAGE: Final = f"\n{Unavailable.__module__}.{Unavailable.__name__}: "
+_OURS: Final = (Unavailable, Fenced, StreamStopped)
+"""What a worker may meet that has nothing to do with a record."""
 
 
 def judge_column(
@@ -101,14 +102,15 @@ def _schema_header(text: str) -> bytes | None:
 
 
 @contextmanager
-def outages() -> Iterator[None]:
-    """Raise Unavailable for the outage that a worker met while it judged; Spark tells it as an error of Python."""
+def worker_errors() -> Iterator[None]:
+    """Raise Unavailable, Fenced or StreamStopped as a worker did; Spark tells it as an error of Python."""
     try:
         yield
     except PythonException as error:
-        _, is_outage, reason = str(error).partition(_OUTAGE)
-        if is_outage:
-            raise Unavailable(reason.partition("\n")[0]) from error
+        for kind in _OURS:
+            _, is_ours, reason = str(error).partition(f"\n{kind.__module__}.{kind.__name__}: ")
+            if is_ours:
+                raise kind(reason.partition("\n")[0]) from error
         raise
 
 

@@ -57,9 +57,12 @@ class Noting:
         self._library_columns = library_columns
         self._noted: list[Partials] = []
 
-    def add(self, columns: pa.StructArray, is_written: pa.Array | None) -> Iterator[bytes]:
-        """Note the written ones of some rows; gives them as they go to the library, if it is to see them."""
-        if not self._expectations:
+    def add(self, columns: pa.StructArray | None, is_written: pa.Array | None) -> Iterator[bytes]:
+        """Note the written ones of some rows; gives them as they go to the library, if it is to see them.
+
+        `columns` may be null only if the contract has no expectations.
+        """
+        if not self._expectations or columns is None:
             return
         wanted = tuple(dict.fromkeys((*self._names, *self._library_columns)))
         fields = [self._schema.field(name) for name in wanted]

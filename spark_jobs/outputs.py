@@ -1,13 +1,13 @@
 """Kafka outputs: transactional producers that the broker fences, and the scan of what an earlier one committed.
 
-The producers live in the driver, not in the tasks: a task's own producer would have to initialise its
-transactional.id at every task, and that of a zombie task would fence the owner.
+Slot 0 is a producer of the driver; those of a batch that is written where it is judged are the tasks' (`task_slots.py`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -35,6 +35,10 @@ partition, and so stay in order.
 """
 
 
+Send = Callable[[Iterable[OutputRecord]], int]
+"""Takes records of an open transaction and gives their number."""
+
+
 class TransactionalProducer:
     """One slot: a producer under its own transactional.id, which fences every older producer of that id.
 
@@ -56,8 +60,6 @@ class TransactionalProducer:
                 "batch.size": 500_000,
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 256 * 1024,
-                # Nobody asks for them one by one: a commit fails if any record was not acknowledged.
-                "delivery.report.only.error": True,
                 "log_level": 2,
             }
         )
@@ -71,22 +73,34 @@ class TransactionalProducer:
 
     def write(self, records: Iterable[OutputRecord]) -> int:
         """Write the records in one transaction and commit it; gives their number. Raises Fenced or Unavailable."""
-        produce, poll = self._producer.produce, self._producer.poll
-        written = 0
+        with self.transaction() as send:
+            return send(records)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Send]:
+        """Open a transaction for any number of records; commits it when left without an error.
+
+        Gives the function that takes records and gives their number. Raises Fenced or Unavailable.
+        """
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
-            for written, (topic, value, key, partition, timestamp_ms, headers) in enumerate(records, start=1):
-                while True:
-                    try:
-                        produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
-                        break
-                    except BufferError:
-                        poll(0.1)
-                if written % 1000 == 0:
-                    poll(0)
+            yield self._send
             # Flushes first, and fails if any single record was not acknowledged.
             self._producer.commit_transaction(_COMMIT_SECONDS)
-        return written
+
+    def _send(self, records: Iterable[OutputRecord]) -> int:
+        produce, poll = self._producer.produce, self._producer.poll
+        sent = 0
+        for sent, (topic, value, key, partition, timestamp_ms, headers) in enumerate(records, start=1):
+            while True:
+                try:
+                    produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.1)
+            if sent % 1000 == 0:
+                poll(0)
+        return sent
 
 
 def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:

@@ -27,12 +27,12 @@ from contracts.evidence import headers_of, read_provenance
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
 from contracts.output_topics import accepted_topic, quarantine_topic
+from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
 from spark_jobs.session import build_session
 from spark_jobs.settings import SinkSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
-from spark_jobs.sinks.kafka import ledger_name, read_ledger
 from spark_jobs.sinks.postgresql_rows import connect, first_line
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.topics import Topics
@@ -50,6 +50,8 @@ class Outputs:
     ledger: Ledger
     written: list[Position]
     later: Ledger | None = None
+    is_ahead: bool = False
+    """Whether accepted records are written before the ledger moves: by the tasks of a batch in flight."""
 
 
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
@@ -121,7 +123,8 @@ def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
     if ledger is None:
         raise _unclaimed(f"contract {contract_id} in Kafka")
     written = list(output_positions(kafka, accepted_topic(ledger.topic), ledger))
-    return Outputs(ledger, written, later=read_ledger(kafka, name))
+    later = read_ledger(kafka, name)
+    return Outputs(ledger, written, later, max(ledger.slots, later.slots if later else 1) > 1)
 
 
 def _read_postgresql(url: str, contract_id: str) -> Outputs:
@@ -192,5 +195,6 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         source=topics.earliest(ledger.topic),
         is_source_compacted=topics.is_compacted(ledger.topic),
         is_quarantine_whole=not any(topics.earliest(quarantine).values()),
+        is_written_ahead=outputs.is_ahead,
     )
     return reconcile(ledger, source, outputs.written, quarantined, retained, outputs.later)

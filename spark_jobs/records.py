@@ -41,23 +41,33 @@ class Destination:
         return f"{self.plan.contract.id}@{self.plan.contract.version}"
 
 
-def accepted_records(rows: pa.Table, to: Destination) -> Iterator[OutputRecord]:
-    """Make records as they came, with their provenance; where the contract masks, with its masks.
+class AcceptedRecords:
+    """Makes records as they came, with their provenance; where the contract masks, with its masks."""
 
-    Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
-    """
-    # The hot path of the Kafka sink: only the first header differs from record to record.
-    topic, partitions = to.topic.name, to.topic.partitions
-    _, *same = provenance_headers(EventPointer(to.ledger.topic, 0, 0), to.ledger.name, to.contract)
-    masked = MaskedValues(to.plan)
-    for batch in rows.to_batches():
-        sources = _sources(to.ledger.topic, batch)
-        found = _rows(batch) if masked.changes_nothing else _masked(_rows(batch), masked)
+    def __init__(self, to: Destination) -> None:
+        self._to = to
+        self._masked = MaskedValues(to.plan)
+        _, *self._same = provenance_headers(EventPointer(to.ledger.topic, 0, 0), to.ledger.name, to.contract)
+
+    def of(self, rows: pa.RecordBatch) -> Iterator[OutputRecord]:
+        """Make a record of each row.
+
+        Takes the columns partition, offset, key, value, headers (list of struct<key, value>, or null) and timestamp_ms.
+        """
+        # The hot path of the Kafka sink: only the first header differs from record to record.
+        topic, partitions, same = self._to.topic.name, self._to.topic.partitions, self._same
+        sources = _sources(self._to.ledger.topic, rows)
+        found = _rows(rows) if self._masked.changes_nothing else _masked(_rows(rows), self._masked)
         for source, (partition, _, key, value, headers, timestamp_ms) in zip(sources, found, strict=True):
             ours: Headers = [(SOURCE_HEADER, source), *same]
             if headers is not None or not timestamp_ms:
                 ours = _with_originals(headers, ours, timestamp_ms)
             yield topic, value, key, partition % partitions, timestamp_ms, ours
+
+
+def accepted_records(batches: Iterable[pa.RecordBatch], to: Destination) -> Iterator[OutputRecord]:
+    """Make the accepted records of a batch, as `AcceptedRecords` makes those of a part of it."""
+    return chain.from_iterable(map(AcceptedRecords(to).of, batches))
 
 
 def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
@@ -73,7 +83,7 @@ def refused_records(
 ) -> Iterator[OutputRecord]:
     """Make records as they came, with their provenance and the reasons; adds those to `evidence`.
 
-    Takes the columns of `accepted_records`. A record that keeps its contract is here because its batch was refused:
+    Takes the columns of `AcceptedRecords.of`. A record that keeps its contract is here because its batch was refused:
     one of `refusals` covers it.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger

@@ -31,7 +31,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
 
     # Otherwise the workers start the machine's python3, where nothing of ours is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    if _is_local(settings):
+    if is_local(settings):
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
@@ -52,7 +52,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
     # A local session talks to itself only; its ports are nobody else's business.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
-        **(local if _is_local(settings) else _cluster(settings)),
+        **(local if is_local(settings) else _cluster(settings)),
         "spark.jars": ",".join(str(jar) for jar in _jars(settings.spark_jars)),
         "spark.driver.memory": settings.spark_driver_memory,
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
@@ -88,7 +88,8 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
     }
 
 
-def _is_local(settings: SinkSettings) -> bool:
+def is_local(settings: SinkSettings) -> bool:
+    """Whether the workers are on the driver's machine."""
     return settings.spark_master.startswith("local")
 
 
@@ -170,7 +171,7 @@ def _require_same_version(spark: SparkSession) -> None:
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
     """Look whether executors see the folder that tables are in: otherwise they write files that nobody finds."""
-    if _is_local(settings) or settings.sink not in {"iceberg", "delta"}:
+    if is_local(settings) or settings.sink not in {"iceberg", "delta"}:
         return
     if settings.sink == "iceberg" and settings.catalog_properties:
         return

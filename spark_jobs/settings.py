@@ -101,6 +101,12 @@ class JobSettings(SinkSettings):
     quarantine_slots: int = Field(
         default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
     )
+    accepted_slots: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="Transactional producers of the accepted topic (Kafka sink). 1: the driver writes all. More: so many tasks write what they judge, of large batches.",
+    )
     registry_timeout_seconds: float = Field(default=2.0, gt=0)
     registry_grace_seconds: float = Field(
         default=300.0, ge=0, description="How long the last good contract serves while the registry is away."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
@@ -31,7 +31,7 @@ from spark_jobs.contract_source import ContractSource
 from spark_jobs.control import AlwaysRunning, Control, StreamPaused, require_running
 from spark_jobs.decide import Decision, decide
 from spark_jobs.expectations import BatchExpectations, refused
-from spark_jobs.judge import outages
+from spark_jobs.judge import worker_errors
 from spark_jobs.library import Library
 from spark_jobs.reports import Reporter
 from spark_jobs.settings import JobSettings
@@ -180,9 +180,11 @@ class StreamAttempt:
         return writer.trigger(processingTime=f"{round(settings.trigger_seconds * 1000)} milliseconds").start()
 
     def _stop(self, query: StreamingQuery) -> None:
-        """End the query between two batches: waits for the batch in hand, and lets none begin."""
+        """End the query between two batches: waits for those in hand, and lets none begin."""
         with self._lock:
             self._closing = True
+        if self._writing is not None:
+            wait([self._writing])  # the query cancels the jobs of its threads when it stops
         query.stop()
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
@@ -222,7 +224,7 @@ class StreamAttempt:
         asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow)
         batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked)
         try:
-            with watch(Step.JUDGE), outages():
+            with watch(Step.JUDGE), worker_errors():
                 judged = self._sink.judge(batch)
         except BaseException:
             self._shadows.batch_failed()

@@ -1,48 +1,56 @@
-"""The Kafka sink: accepted and refused records and the ledger in one transaction of one producer.
+"""The Kafka sink: what is refused and the ledger in one transaction of the driver's producer, slot 0.
 
-The transactional.id is the compare-and-set: who has initialised it last is the only one who can commit. So no scan
-is needed; a restart fences first and reads the ledger then.
+What is accepted of most batches is in it too. Of a large one, where there are slots for them, tasks write it before, each in a
+transaction of its own (`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: who has initialised it
+last is the only one who can commit the ledger. The numbers in the comments are the steps of docs/exactly-once.md.
 """
 
 from __future__ import annotations
 
-import time
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
-from zlib import crc32
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
 from contracts.counts import RuleKey
+from contracts.errors import Fenced
 from contracts.expectations.compile import Partials
-from contracts.kafka_connection import KafkaConnection
-from contracts.ledger import BatchRefusal, Ledger, Settled
-from contracts.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
+from contracts.ledger import BatchRefusal, Ledger, Settled, Vector, span
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
 from contracts.shadow import ShadowResult
-from contracts.verdict import Disposition
-from contracts.wire import schema_header
+from spark_jobs.accepted_rows import AcceptedRows, PackedRows, Packing, SpooledRows, Spooling, unpacked
+from spark_jobs.data_files import INPUT, RECORDS, RESULT_DDL, judge_and_write
 from spark_jobs.decide import Decision, FailedRecord, Tally
-from spark_jobs.judge import judge_column
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.judge import worker_errors
+from spark_jobs.kafka_ledger import (
+    ensure_ledger_topic,
+    ledger_name,
+    ledger_record,
+    read_ledger,
+    transactional_id,
+)
+from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, accepted_records, refused_records
-from spark_jobs.shadow import Differences, Original, merged
+from spark_jobs.session import is_local
+from spark_jobs.sinks.settling import accepted, settled_in, without
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
-from spark_jobs.steps import Step
+from spark_jobs.steps import Step, Stopwatch
+from spark_jobs.task_results import TaskResults
+from spark_jobs.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from spark_jobs.settings import JobSettings
 
-COLUMN_PREFIX = "_column."
-"""Before the name of a typed column in a collected batch."""
+_RECORDS_PER_TASK: Final = 25_000
+"""Fewer are no work for a task of their own: the driver writes them."""
 
 
 class KafkaSink:
@@ -54,33 +62,61 @@ class KafkaSink:
         self._accepted = accepted
         self._quarantine = quarantine
         self._ledger_name = ledger_name(contract_id)
+        self._tasks = settings.accepted_slots if settings.accepted_slots > 1 else 0
+        self._slots = 1 + self._tasks
         self._producer: TransactionalProducer | None = None
         self._ledger: Ledger | None = None
+        self._settled = Settled()
+        self._spool = settings.checkpoints.absolute() / f"{contract_id}.spool" if is_local(settings) else None
+        self._end: Vector = {}
+        self._turns = (0,) * self._tasks
         self.name = f"kafka:{accepted.name}"
 
     @property
     def settled(self) -> Settled:
-        """Nothing: what a transaction did not commit is not there."""
-        return Settled()
+        """The records that tasks have written and that are still ahead of the ledger."""
+        return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Require that records can be masked as the contract says; else a topic holds records of any contract."""
         MaskedValues(plan)
 
     def start(self, start: StreamStart) -> Ledger:
-        """Fence, read the ledger, claim it."""
+        """Fence the driver's slot, read and claim the ledger; fence the tasks' slots, verify, scan."""
         self.adopt(start.plan)
-        self._topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
-        with start.watch(Step.FENCE):
-            producer = TransactionalProducer(self._settings.kafka, f"tidegate/{self._ledger_name}/0")
+        if self._spool is not None:  # what a crash has left there is of no use
+            shutil.rmtree(self._spool, ignore_errors=True)
+            self._spool.mkdir(mode=0o700, parents=True)
+        kafka = self._settings.kafka
+        ensure_ledger_topic(self._topics)
+        with start.watch(Step.FENCE):  # 2, of the ledger: nothing of it is in doubt from here on
+            producer = TransactionalProducer(kafka, transactional_id(self._ledger_name, 0))
             producer.fence()
-        with start.watch(Step.VERIFY):
-            held = read_ledger(self._settings.kafka, self._ledger_name)
-        with start.watch(Step.CLAIM):
-            claimed = (held or start.new_ledger(self._ledger_name, {}, 1)).claim(1)
-            producer.write([_ledger_record(claimed)])
+        with start.watch(Step.CLAIM):  # 1
+            held = read_ledger(kafka, self._ledger_name) or start.new_ledger(self._ledger_name, {}, 1)
+            claimed = held.claim(self._slots)
+            if self._tasks and not held.scan_from:  # all before was written together with its ledger
+                now = self._topics.latest(self._accepted.name)
+                claimed = claimed.model_copy(update={"scan_from": {self._accepted.name: now}})
+            producer.write([ledger_record(claimed)])
         self._producer, self._ledger = producer, claimed
+        if claimed.slots > 1 or claimed.scan_from:
+            self._settle(claimed, start.watch)
         return claimed
+
+    def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
+        """Fence the slots of tasks, old ones too, and look what they have written that the ledger does not cover."""
+        kafka = self._settings.kafka
+        with watch(Step.FENCE):  # 2
+            for slot in range(1, claimed.slots):
+                TransactionalProducer(kafka, transactional_id(claimed.name, slot)).fence()
+        with watch(Step.VERIFY):  # 3 and 4
+            self._end = self._topics.latest(self._accepted.name)
+            if read_ledger(kafka, claimed.name) != claimed:
+                raise Fenced(f"{claimed.name}: another instance of this stream holds the ledger now")
+        with watch(Step.SCAN):  # 5
+            found = settled_in(kafka, self._accepted.name, claimed, self._end, accepted)
+            self._settled = Settled(found)
 
     def is_held(self) -> bool:
         """Look whether another instance has claimed the ledger."""
@@ -91,152 +127,139 @@ class KafkaSink:
         """Let go of the producer."""
         self._producer = None
 
-    def judge(self, batch: MicroBatch) -> CollectedBatch:
-        """Judge a batch and fetch it: the one producer lives here, in the driver."""
-        verdict = F.col("_verdict")
-        expectations = batch.plan.expectations
-        shadow = batch.asked.shadow if batch.asked.shadow and batch.asked.shadow.pickled else None
-        judge = judge_column(batch.plan, typed=bool(expectations), shadow=shadow)
-        wanted = dict.fromkeys((*expectations.needed, *batch.asked.library_columns))
-        rows = batch.rows.withColumn("_verdict", judge(F.col("value"))).select(
-            verdict["disposition"].alias("disposition"),
-            verdict["failed"].alias("failed"),
-            "partition",
-            "offset",
-            "key",
-            "value",
-            "headers",
-            F.unix_millis("timestamp").alias("timestamp_ms"),
-            *([verdict["shadow"].alias("shadow")] if shadow else []),
-            *(verdict["columns"][name].alias(f"{COLUMN_PREFIX}{name}") for name in wanted),
+    def judge(self, batch: MicroBatch) -> JudgedRecords:
+        """Judge the rows that are not settled; the accepted ones are held where whoever writes them finds them."""
+        settled = self._settled.within(batch.start, batch.end)
+        rows = without(batch.rows, settled).selectExpr(*INPUT)
+        tasks = 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
+        if self._tasks and tasks > 1:
+            return self._judge_for_tasks(rows.coalesce(min(tasks, self._tasks)), batch)
+        target = Packing() if self._spool is None else Spooling(str(self._spool))
+        work = judge_and_write(batch.plan, target, batch.asked)
+        told = rows.coalesce(tasks).mapInArrow(work, RESULT_DDL).toArrow()
+        results = TaskResults(told, batch.plan, batch.asked)
+        packed = PackedRows(told.column("kept").drop_null())
+        return JudgedRecords(
+            self, batch, results, packed if self._spool is None else SpooledRows(tuple(results.files()))
         )
-        return CollectedBatch(self, batch, rows.toArrow())
 
-    def commit(self, rows: pa.Table, decision: Decision, batch: MicroBatch) -> Published:
-        """Write everything that one batch changes, in one transaction."""
-        held, producer = self._ledger, self._producer
-        assert held is not None, "the sink was not started"  # noqa: S101 - a programming error
-        assert producer is not None, "the sink was not started"  # noqa: S101 - a programming error
-        new = held.publish(batch.published(decision, {}, 1))
-        disposition = rows.column("disposition")
-        written = rows.filter(pc.less_equal(disposition, int(Disposition.ALERTED)))
-        refused = rows.filter(pc.equal(disposition, int(Disposition.QUARANTINED)))
+    def _judge_for_tasks(self, rows: DataFrame, batch: MicroBatch) -> JudgedRecords:
+        """Judge a batch whose tasks will write what they accept: Spark keeps it where they are."""
+        kept = rows.mapInArrow(judge_and_write(batch.plan, Packing(), batch.asked), RESULT_DDL).persist()
+        try:
+            told = kept.filter("kept is null").drop("kept").toArrow()
+        except BaseException:
+            kept.unpersist()
+            raise
+        return JudgedRecords(self, batch, TaskResults(told, batch.plan, batch.asked), KeptRows(kept))
+
+    def write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
+        """Let tasks write accepted records, those of each partition one: all committed before the ledger."""
+        turns = self._turns
+        target = SlotTarget(
+            Destination(self._accepted, self._held, batch.plan),
+            self._settings.kafka,
+            turn=max(turns) + 1,
+            turns=turns,
+            since=self._end,
+        )
+        with batch.watch(Step.SLOT), worker_errors():
+            tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
+        self._turns = (target.turn,) * tasks + turns[tasks:]
+        self._end = self._topics.latest(self._accepted.name)
+
+    def commit(
+        self, accepted: Iterator[pa.RecordBatch], refused: pa.Table, decision: Decision, batch: MicroBatch
+    ) -> Published:
+        """Write refused records, accepted ones that no task has written, and the ledger, in one transaction."""
+        held = self._held
+        assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
+        ahead = self._settled.after(batch.end)
+        # 8: where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
+        scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
+        new = held.publish(batch.published(decision, scan_from, self._slots))
         refusals: tuple[BatchRefusal, ...] = ()
         if decision.refusal:
             refusals = (BatchRefusal(batch.end, decision.refusal),)
-            written, refused = written.slice(0, 0), pa.concat_tables([refused, written])
         evidence: Counter[RuleKey] = Counter()
         records: Iterator[OutputRecord] = chain(
             refused_records(refused, Destination(self._quarantine, held, batch.plan), evidence, refusals),
-            accepted_records(written, Destination(self._accepted, held, batch.plan)),
-            [_ledger_record(new)],
+            accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
+            [ledger_record(new)],
         )
-        with batch.watch(Step.PUBLISH):
-            producer.write(records)
-        self._ledger = new
+        with batch.watch(Step.PUBLISH):  # 7 and 10
+            self._producer.write(records)
+        self._ledger, self._settled = new, ahead
         return Published(new, evidence)
+
+    @property
+    def _held(self) -> Ledger:
+        assert self._ledger is not None, "the sink was not started"  # noqa: S101 - a programming error
+        return self._ledger
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedBatch:
-    """A judged batch in the driver's memory, as Arrow."""
+class JudgedRecords:
+    """A judged batch: what is accepted is held elsewhere, what is refused and what is counted is here."""
 
     sink: KafkaSink
     batch: MicroBatch
-    rows: pa.Table
+    results: TaskResults
+    accepted: AcceptedRows
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
         """Records by disposition and failed slots."""
-        counts = self.rows.group_by(["disposition", "failed"]).aggregate([([], "count_all")])
-        return tuple(
-            Tally(Disposition(row["disposition"]), row["failed"], row["count_all"])
-            for row in counts.to_pylist()
-        )
+        return self.results.tallies
 
     def first_failed(self) -> FailedRecord:
         """Look for the first record that must not pass."""
-        failed = self.rows.filter(pc.equal(self.rows.column("disposition"), int(Disposition.FAILED)))
-        ordered = failed.sort_by([("partition", "ascending"), ("offset", "ascending")])
-        (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
-        return FailedRecord(found["partition"], found["offset"], found["failed"])
+        return self.results.first_failed()
 
     def noted(self) -> Partials:
-        """Note what the expectations of the contract ask for, here where the rows are."""
-        expectations = self.batch.plan.expectations
-        rows = self._written(expectations.needed)
-        return expectations.merge(expectations.observe(each) for each in rows.to_batches())
+        """Put together what the tasks have noted of the accepted rows."""
+        return self.results.noted()
 
     def library_rows(self) -> pa.Table:
-        """Give the columns that were asked for of the accepted rows."""
-        names = self.batch.asked.library_columns
-        return self._written(names).select(list(names))
-
-    def _written(self, names: tuple[str, ...]) -> pa.Table:
-        """Give typed columns of the accepted rows, and one more that keeps count of the rows."""
-        is_written = pc.less_equal(self.rows.column("disposition"), int(Disposition.ALERTED))
-        rows = self.rows.filter(is_written)
-        fields = [self.batch.plan.columns.field(name) for name in names]
-        columns = [rows.column(f"{COLUMN_PREFIX}{field.name}").cast(field.type) for field in fields]
-        return pa.table([*columns, rows.column("disposition")], pa.schema([*fields, ("", pa.int8())]))
+        """Put together the columns that were asked for of the accepted rows."""
+        return self.results.library_rows()
 
     def compared(self) -> ShadowResult | None:
-        """Compare the verdicts of the shadow, which came with the others."""
-        shadow, plan = self.batch.asked.shadow, self.batch.plan
-        if shadow is None or shadow.pickled is None:
-            return merged(shadow, ())
-        differences = Differences(plan, shadow, typed=bool(plan.expectations))
-        for rows in self.rows.to_batches():
-            active = pa.StructArray.from_arrays(
-                [rows.column("disposition"), rows.column("failed")], ["disposition", "failed"]
-            )
-            differences.add(rows, active, rows.column("shadow"), partial(_original, rows))
-        return differences.result()
+        """Put together what the tasks have found about the shadow."""
+        return self.results.compared()
 
     def write(self, decision: Decision) -> Published:
-        """Write accepted and refused records and the ledger, in one transaction."""
-        return self.sink.commit(self.rows, decision, self.batch)
+        """Write accepted and refused records and the ledger. Of a batch that is refused as a whole all are refused."""
+        refused = self.results.quarantined()
+        if decision.refusal:
+            accepted = pa.Table.from_batches(self.accepted.batches(), RECORDS)
+            refused = pa.concat_tables([refused.select(RECORDS.names), accepted])
+            return self.sink.commit(iter(()), refused, decision, self.batch)
+        if not isinstance(self.accepted, KeptRows):
+            return self.sink.commit(self.accepted.batches(), refused, decision, self.batch)
+        self.sink.write_in_tasks(self.accepted, self.batch)
+        return self.sink.commit(iter(()), refused, decision, self.batch)
 
     def release(self) -> None:
-        """Nothing to give back: the table goes with this value."""
+        """Let go of the accepted records."""
+        self.accepted.release()
 
 
-def _original(rows: pa.RecordBatch, _plan: EnforcementPlan, index: int) -> Original:
-    (row,) = rows.slice(index, 1).select(["value", "headers", "timestamp_ms"]).to_pylist()
-    header = schema_header([(each["key"], each["value"]) for each in row["headers"] or ()])
-    return Original(row["value"], header, pa.array([row["timestamp_ms"]], pa.timestamp("ms")))
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Accepted records that Spark keeps where they were judged, `kept` of RESULT."""
 
+    kept: DataFrame
 
-def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
-    """Read a stream's ledger from the ledger topic; None when nobody has claimed it yet.
+    @property
+    def packed(self) -> DataFrame:
+        """The records as `Packing` gives them, one binary column."""
+        return self.kept.filter("kept is not null").select("kept")
 
-    To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
-    """
-    end = Topics(kafka).latest(LEDGER_TOPIC)
-    partition = _ledger_partition(name)
-    found: bytes | None = None
-    for message in read_committed(kafka, LEDGER_TOPIC, {}, {partition: end[partition]}):
-        if message.key() == name.encode():
-            found = message.value()
-    return Ledger.parse(found) if found is not None else None
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Fetch them."""
+        return unpacked(self.packed.toArrow().column("kept").chunks)
 
-
-def ledger_name(contract_id: str) -> str:
-    """Name of a stream's ledger in Kafka."""
-    return f"{contract_id}@kafka"
-
-
-def _ledger_partition(name: str) -> int:
-    return crc32(name.encode()) % LEDGER_PARTITIONS
-
-
-def _ledger_record(ledger: Ledger) -> OutputRecord:
-    key = ledger.name.encode()
-    return (
-        LEDGER_TOPIC,
-        ledger.text.encode(),
-        key,
-        _ledger_partition(ledger.name),
-        int(time.time() * 1000),
-        [],
-    )
+    def release(self) -> None:
+        """Let Spark forget them."""
+        self.kept.unpersist()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 import psycopg
@@ -80,6 +80,8 @@ class CopyTarget:
     topic: str
     contract: str
 
+    is_typed: ClassVar[bool] = True
+
     def open(self, task: str) -> CopiedRows:
         """Open a staging table for one attempt of one task."""
         return CopiedRows(self, f"{self.name}-{task}")
@@ -111,10 +113,13 @@ class CopiedRows:
         elif self._copy is not None and error[0] is None:
             self.written.append(str(Staged(self._count, self._name)))
 
-    def write(self, columns: pa.StructArray, batch: pa.RecordBatch, is_written: pa.Array | None) -> None:
+    def write(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+    ) -> None:
         """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
         if self._hindrance is not None:
             return
+        assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         rows = self._rows(columns, batch)
         if is_written is not None:
             rows = rows.filter(is_written)

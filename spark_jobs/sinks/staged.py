@@ -12,33 +12,28 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import inheritable_thread_target
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.counts import RuleKey, rule_counts
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.evidence import Evidence, headers_of, read_evidence
+from contracts.counts import RuleKey
+from contracts.errors import Fenced, Unavailable
 from contracts.expectations.compile import Partials
-from contracts.ledger import BatchRefusal, Ledger, Settled, Settlement, Vector, span
+from contracts.ledger import BatchRefusal, Ledger, Settled, span
 from contracts.plan import EnforcementPlan
 from contracts.shadow import ShadowResult
-from contracts.verdict import Disposition, Verdict
-from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write, with_headers
-from spark_jobs.decide import Decision, FailedRecord, Tally, count_evidence
-from spark_jobs.noting import Asked, read_noted, read_rows
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from contracts.verdict import Disposition
+from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write
+from spark_jobs.decide import Decision, FailedRecord, Tally
+from spark_jobs.noting import Asked
+from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, refused_records
-from spark_jobs.shadow import merged
+from spark_jobs.sinks.settling import quarantined, settled_in, without
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
+from spark_jobs.task_results import TaskResults
 from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-    from pyspark.sql import DataFrame
-
     from spark_jobs.settings import JobSettings
 
 _STAGE_ATTEMPTS = 5
@@ -88,7 +83,9 @@ class StagedSink:
             if self._table.read() != claimed:
                 raise Fenced(f"{self._table.name}: another instance of this stream holds the ledger now")
         with start.watch(Step.SCAN):  # 5
-            self._settled = self._scan(claimed, end)
+            self._settled = Settled(
+                settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)
+            )
         self._ledger = claimed
         return claimed
 
@@ -107,7 +104,7 @@ class StagedSink:
         plan = batch.plan.for_table(self._table.limits(batch.plan))
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
         settled = self._settled.within(batch.start, batch.end)
-        rows = _without(batch.rows, list(settled)) if settled else batch.rows
+        rows = without(batch.rows, settled)
         records = span(batch.start, batch.end)
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
         work = judge_and_write(batch.plan, target, batch.asked)
@@ -115,7 +112,7 @@ class StagedSink:
         judged = (
             rows.selectExpr(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
         )
-        return JudgedFiles(self, batch, judged.toArrow())
+        return JudgedFiles(self, batch, TaskResults(judged.toArrow(), batch.plan, batch.asked))
 
     def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
@@ -178,30 +175,6 @@ class StagedSink:
                 return claimed
         raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
 
-    def _scan(self, ledger: Ledger, end: Vector) -> Settled:
-        topic = self._quarantine.name
-        # Begins beyond the end only if the topic was made anew: then all of it is looked at.
-        start = {
-            partition: begin if begin <= end.get(partition, 0) else 0
-            for partition, begin in ledger.scan_from.get(topic, {}).items()
-        }
-        for partition, first in self._topics.earliest(topic).items():
-            if first > start.get(partition, 0):
-                raise StreamStopped(
-                    f"{topic}: partition {partition} begins at {first}, but what was quarantined from "
-                    f"{start.get(partition, 0)} on must be known to go on without doubling it: records were deleted. Lengthen the topic's retention; to go on "
-                    "without them, give the stream a new table or contract id"
-                )
-        entries: dict[tuple[int, int], Settlement] = {}
-        for message in read_committed(self._settings.kafka, topic, start, end):
-            evidence = read_evidence(headers_of(message))
-            if evidence is None or evidence.ledger != ledger.name or evidence.source.topic != ledger.topic:
-                continue
-            source = evidence.source
-            if source.offset >= ledger.end.get(source.partition, 0):
-                entries[source.partition, source.offset] = _settlement(message, topic, evidence)
-        return Settled(entries)
-
 
 @dataclass(slots=True)
 class JudgedFiles:
@@ -209,26 +182,17 @@ class JudgedFiles:
 
     sink: StagedSink
     batch: MicroBatch
-    results: pa.Table
+    results: TaskResults
     _is_decided: bool = False
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
         """Records by disposition and failed slots."""
-        counts = self.results.filter(pc.field("records").is_valid())
-        sums = counts.group_by(["disposition", "failed"]).aggregate([("records", "sum")])
-        return tuple(
-            Tally(Disposition(row["disposition"]), row["failed"], row["records_sum"])
-            for row in sums.to_pylist()
-        )
+        return self.results.tallies
 
     def first_failed(self) -> FailedRecord:
         """Look for the first record that must not pass."""
-        ordered = self._records(Disposition.FAILED).sort_by(
-            [("partition", "ascending"), ("offset", "ascending")]
-        )
-        (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
-        return FailedRecord(found["partition"], found["offset"], found["failed"])
+        return self.results.first_failed()
 
     def write(self, decision: Decision) -> Published:
         """Write refused records to the quarantine topic, and let the table have the files of the others.
@@ -238,18 +202,14 @@ class JudgedFiles:
         if decision.refusal:
             return self._refuse(decision)
         self._is_decided = True
-        files = self._files()
+        files = self.results.files()
         with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
             staging = pool.submit(
                 inheritable_thread_target(self.batch.rows.sparkSession)(self.sink.stage), files, self.batch
             )
             with self.batch.watch(Step.QUARANTINE):
-                refused = self._records(Disposition.QUARANTINED)
-                evidence = (
-                    self.sink.quarantine(with_headers(refused), self.batch)
-                    if len(refused)
-                    else Counter[RuleKey]()
-                )
+                refused = self.results.quarantined()
+                evidence = self.sink.quarantine(refused, self.batch) if len(refused) else Counter[RuleKey]()
             mark = staging.result()
         return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
 
@@ -272,42 +232,17 @@ class JudgedFiles:
 
     def noted(self) -> Partials:
         """Put together what the tasks have noted of the accepted rows."""
-        return read_noted(self.batch.plan, self.results.column("noted").drop_null().to_pylist())
+        return self.results.noted()
 
     def library_rows(self) -> pa.Table:
         """Put together the columns that were asked for of the accepted rows."""
-        columns = [self.batch.plan.columns.field(name) for name in self.batch.asked.library_columns]
-        return read_rows(pa.schema(columns), self.results.column("rows").drop_null().to_pylist())
+        return self.results.library_rows()
 
     def compared(self) -> ShadowResult | None:
         """Put together what the tasks have found about the shadow."""
-        return merged(self.batch.asked.shadow, self.results.column("shadow").drop_null().to_pylist())
+        return self.results.compared()
 
     def release(self) -> None:
         """Delete the files of a batch that was not to be written."""
         if not self._is_decided:
-            self.sink.discard(self._files())
-
-    def _files(self) -> list[str]:
-        names: list[str] = self.results.column("file").drop_null().to_pylist()
-        return names
-
-    def _records(self, disposition: Disposition) -> pa.Table:
-        is_wanted = (pc.field("disposition") == int(disposition)) & pc.field("offset").is_valid()
-        return self.results.filter(is_wanted)
-
-
-def _without(rows: DataFrame, settled: list[tuple[int, int]]) -> DataFrame:
-    """Leave settled records out of the batch."""
-    partitions, offsets = zip(*settled, strict=True)
-    positions = pa.table(
-        {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
-    )
-    known = rows.sparkSession.createDataFrame(positions)
-    return rows.join(F.broadcast(known), ["partition", "offset"], "left_anti")
-
-
-def _settlement(message: Message, topic: str, evidence: Evidence) -> Settlement:
-    verdict = Verdict(Disposition.QUARANTINED, evidence.violations)
-    rules = rule_counts(count_evidence((verdict,)))
-    return Settlement(topic, message.partition() or 0, message.offset() or 0, rules, evidence.refusal)
+            self.sink.discard(self.results.files())

@@ -15,7 +15,7 @@ from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
 from contracts.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from spark_jobs.judge import judge_column, outages
+from spark_jobs.judge import judge_column, worker_errors
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 KNOWN = WriterSchema(7, UUID(int=7), "avro", SCHEMA)
@@ -79,5 +79,5 @@ def test_an_outage_in_a_worker_is_an_outage_here_and_no_bug(spark: SparkSession)
     table = pa.table({"value": pa.array([b"\0\0\0\0\x07\x02", b"\0\0\0\0\x08\x02"], pa.binary())})
     judge = judge_column(plan("confluent-prefix", is_current=False), typed=False)
     judged = spark.createDataFrame(table).select(judge(F.col("value")).alias("v"))
-    with pytest.raises(Unavailable, match="names a schema that was not registered when"), outages():
+    with pytest.raises(Unavailable, match="names a schema that was not registered when"), worker_errors():
         judged.toArrow()

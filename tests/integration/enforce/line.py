@@ -20,12 +20,12 @@ from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.jars import Jars
+from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
 from spark_jobs.reconcile import open_table, reconcile_stream
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
-from spark_jobs.sinks.kafka import ledger_name, read_ledger
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import StepObserver, ignore_steps
 from spark_jobs.stream import Job, StreamAttempt

@@ -42,7 +42,7 @@ class Made(NamedTuple):
 
 
 def accepted(table: pa.Table, to: Destination = TO) -> list[Made]:
-    return [Made(*record) for record in accepted_records(table, to)]
+    return [Made(*record) for record in accepted_records(table.to_batches(), to)]
 
 
 def rows(**columns: list[object]) -> pa.Table:

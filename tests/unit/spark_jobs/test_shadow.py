@@ -53,7 +53,7 @@ def batch_of(*values: Any) -> pa.RecordBatch:
 
 
 def compared(active: EnforcementPlan, shadow: Shadow, batch: pa.RecordBatch) -> ShadowResult:
-    comparing = Comparing.of(active, shadow)
+    comparing = Comparing.of(active, shadow, typed=True)
     comparing.add(
         batch, active.judge_typed(batch.column("value"), Moments(records=batch.column("timestamp")))
     )
@@ -127,7 +127,7 @@ def test_a_shadow_that_cannot_be_made_in_a_worker_is_reported_and_raises_nothing
 
 def test_a_shadow_without_a_plan_says_why_and_compares_nothing() -> None:
     shadow = Shadow("2.0.0", failure="the registry does not answer")
-    assert Comparing.of(plan_of(), shadow).finish() == ()
+    assert Comparing.of(plan_of(), shadow, typed=True).finish() == ()
     assert merged(shadow, ()) == ShadowResult(version="2.0.0", failure="the registry does not answer")
     assert merged(None, ()) is None
 

@@ -1,0 +1,89 @@
+"""The records that an attempt which was never published has written for good: found at a start, left out of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from contracts.counts import rule_counts
+from contracts.errors import StreamStopped
+from contracts.evidence import Evidence, Provenance, headers_of, read_evidence, read_provenance
+from contracts.kafka_connection import KafkaConnection
+from contracts.ledger import Ledger, Position, Settlement, Vector
+from contracts.verdict import Disposition, Verdict
+from spark_jobs.decide import count_evidence
+from spark_jobs.outputs import read_committed
+from spark_jobs.topics import Topics
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+    from pyspark.sql import DataFrame
+
+Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
+"""Takes a record of an output topic and the topic's name; gives where it came from and what it settles, if it is ours."""
+
+
+def settled_in(
+    kafka: KafkaConnection, topic: str, ledger: Ledger, end: Vector, settle: Settle
+) -> dict[Position, Settlement]:
+    """Read an output topic from the ledger's `scan_from` to `end`: what is there of records ahead of the ledger.
+
+    `end` is the watermark of a moment at which no earlier instance could commit any more. Raises StreamStopped when
+    records were deleted that would have to be known, Unavailable.
+    """
+    # Begins beyond the end only if the topic was made anew: then all of it is looked at.
+    start = {
+        partition: begin if begin <= end.get(partition, 0) else 0
+        for partition, begin in ledger.scan_from.get(topic, {}).items()
+    }
+    for partition, first in Topics(kafka).earliest(topic).items():
+        if first > start.get(partition, 0):
+            raise StreamStopped(
+                f"{topic}: partition {partition} begins at {first}, but what was {settle.__name__} from "
+                f"{start.get(partition, 0)} on must be known to go on without doubling it: records were deleted. Lengthen the topic's retention; to go on "
+                "without them, give the stream a new table or contract id"
+            )
+    entries: dict[Position, Settlement] = {}
+    for message in read_committed(kafka, topic, start, end):
+        found = settle(message, topic)
+        if found is None or found[0].ledger != ledger.name or found[0].source.topic != ledger.topic:
+            continue
+        source = found[0].source
+        if source.offset >= ledger.end.get(source.partition, 0):
+            entries[source.partition, source.offset] = found[1]
+    return entries
+
+
+def quarantined(message: Message, topic: str) -> tuple[Evidence, Settlement] | None:
+    """Read a record of a quarantine topic."""
+    evidence = read_evidence(headers_of(message))
+    if evidence is None:
+        return None
+    verdict = Verdict(Disposition.QUARANTINED, evidence.violations)
+    rules = rule_counts(count_evidence((verdict,)))
+    return evidence, Settlement(
+        topic, message.partition() or 0, message.offset() or 0, rules, evidence.refusal
+    )
+
+
+def accepted(message: Message, topic: str) -> tuple[Provenance, Settlement] | None:
+    """Read a record of an accepted topic."""
+    provenance = read_provenance(headers_of(message))
+    if provenance is None:
+        return None
+    return provenance, Settlement(topic, message.partition() or 0, message.offset() or 0, is_accepted=True)
+
+
+def without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:
+    """Leave settled records out of a batch."""
+    if not settled:
+        return rows
+    partitions, offsets = zip(*settled, strict=True)
+    positions = pa.table(
+        {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
+    )
+    known = rows.sparkSession.createDataFrame(positions)
+    return rows.join(F.broadcast(known), ["partition", "offset"], "left_anti")
