@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from contracts.plan import EnforcementPlan
 from gateway.access.authentication import Authenticator
@@ -12,6 +12,7 @@ from gateway.alerts.alert import AlertWriter
 from gateway.alerts.sending import AlertSender
 from gateway.alerts.targets import targets_of
 from gateway.broker import BrokerProbe
+from gateway.clock import now
 from gateway.desk.quarantine import QuarantineReader
 from gateway.desk.reveals import Reveals
 from gateway.services.associations import Associations
@@ -168,8 +169,3 @@ class Factory:
         if self._quarantine is not None:
             self._quarantine.close()
         self.database.close()
-
-
-def now() -> datetime:
-    """Give the instant, in UTC."""
-    return datetime.now(UTC)

@@ -177,11 +177,12 @@ def run_streams(
     with (
         _stop_on_signal(stopping) as received,
         closing(Reconciler(job.settings, registry)) as reconciler,
-        _heartbeat(threads, reconciler),
+        _heartbeat(threads, reconciler) as beat_now,
     ):
         for thread in threads:
             thread.start()
         _wait_for(threads, lambda: all(thread.running.is_set() for thread in threads))
+        beat_now()
         if ready_file is not None and any(thread.is_alive() for thread in threads):
             _write_ready(ready_file, contract_ids)
         _wait_for(threads, lambda: False)
@@ -192,15 +193,20 @@ def run_streams(
 
 
 @contextmanager
-def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Iterator[None]:
+def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Iterator[Callable[[], None]]:
     """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts.
 
-    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it.
+    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it. Gives what
+    makes the next heartbeat come at once: when all streams run, what somebody has asked for meanwhile need not wait.
     """
-    ended = Event()
+    ended, soon = Event(), Event()
 
     def beat() -> None:
-        while not ended.wait(_HEARTBEAT_SECONDS):
+        while not ended.is_set():
+            soon.wait(_HEARTBEAT_SECONDS)
+            soon.clear()
+            if ended.is_set():
+                return
             for thread in threads:
                 if thread.is_alive() and thread.running.is_set():
                     reconciler.take(thread.beat())
@@ -208,9 +214,10 @@ def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Itera
     beating = Thread(target=beat, name="heartbeat", daemon=True)
     beating.start()
     try:
-        yield
+        yield soon.set
     finally:
         ended.set()
+        soon.set()
         beating.join()
 
 

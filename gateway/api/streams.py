@@ -22,7 +22,7 @@ from gateway.api.models import (
     StreamInfo,
     StreamList,
 )
-from gateway.factory import now
+from gateway.clock import now
 from gateway.problems import InvalidBody, responses
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])

@@ -11,7 +11,7 @@ import typer
 from gateway.access.principal import read_grants
 from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from gateway.cli.terminal import err, out
-from gateway.factory import now
+from gateway.clock import now
 from gateway.services.keys import KeyCabinet
 from gateway.storage.access import StoredKey
 

@@ -217,6 +217,7 @@ class Runtime:
             child = self._children.pop(name, None)
             if child is not None:
                 child.stop(deadline_seconds=_STOP_SECONDS[name])
+        self._state.ready_file.unlink(missing_ok=True)  # it says that the job runs
         if self._broker is not None:
             self._broker.stop()
 

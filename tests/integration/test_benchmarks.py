@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.run import QUESTIONS
+from tests.jvm import SHORT_LIVED_JAVA
 
 PROMISED = {
     "judge_in_spark": {
@@ -51,7 +52,10 @@ def test_a_benchmark_runs_on_little_data(question: str, tmp_path: Path) -> None:
         pytest.skip("needs wrk; on Debian: apt-get install wrk")
     out = tmp_path / "figures.json"
     command = [sys.executable, "-m", "benchmarks.run", "--smoke", "--only", question, "--out", str(out)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    environment = {**os.environ, **SHORT_LIVED_JAVA}
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env=environment
+    )
     assert finished.returncode == 0, finished.stderr[-2000:]
     figures = json.loads(out.read_text())
     assert PROMISED[question] - {figure["name"] for figure in figures} == set()

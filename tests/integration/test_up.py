@@ -27,6 +27,7 @@ from gateway.embedded import ports
 from gateway.embedded.jars import Jars
 from spark_jobs.outputs import read_committed
 from spark_jobs.topics import Topics
+from tests.jvm import SHORT_LIVED_JAVA
 from tests.postgresql import Postgresql
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples" / "admissions"
@@ -42,7 +43,7 @@ class Up:
         self._tokens: set[str] = set()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gateway.cli.main", "up", "--state", str(state), *arguments],
-            env={**os.environ, **environment},
+            env={**os.environ, **SHORT_LIVED_JAVA, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -131,18 +132,23 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_everything_in_order(up: StartUp, number: signal.Signals) -> None:
-    run = up()
-    run.await_ready()
-    assert httpx.get(f"{run.registry}/health/ready").status_code == 200
-    assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).brokers.keys() == {1}
-    assert len(run.living()) == 2
+def require_an_orderly_stop(run: Up, number: signal.Signals) -> None:
+    """Send a signal; require that everything ends, and the broker so that its next start needs no recovery."""
     code, _ = run.stop(number)
     assert code == 0
     assert run.living() == []
     assert list((run.state / "run").iterdir()) == []
     assert (run.state / "broker" / "data" / ".kafka_cleanshutdown").exists()
+
+
+# SIGHUP is sent below to a run that another has tried to join, SIGINT to one with a job.
+def test_a_signal_stops_everything_in_order(up: StartUp) -> None:
+    run = up()
+    run.await_ready()
+    assert httpx.get(f"{run.registry}/health/ready").status_code == 200
+    assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).brokers.keys() == {1}
+    assert len(run.living()) == 2
+    require_an_orderly_stop(run, signal.SIGTERM)
 
 
 def test_a_signal_before_it_is_ready_leaves_nothing(up: StartUp) -> None:
@@ -158,6 +164,7 @@ def test_a_signal_before_it_is_ready_leaves_nothing(up: StartUp) -> None:
     assert [process for process in processes if settings in (process.info["cmdline"] or [])] == []
 
 
+@pytest.mark.full  # with a job, too, and --fresh: below
 def test_after_kill_9_the_next_start_takes_over(up: StartUp) -> None:
     first = up()
     first.await_ready()
@@ -179,6 +186,7 @@ def test_a_second_run_on_the_same_state_is_refused(up: StartUp) -> None:
     )
     assert (code, output) == (2, f"error: {expected}")
     assert len(first.living()) == 2
+    require_an_orderly_stop(first, signal.SIGHUP)
 
 
 @pytest.mark.parametrize("option", ["--port", "--broker-port"])
@@ -254,18 +262,19 @@ def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     produce(run, "same-day.pass.json", "age-is-known.fail.json")
     until(lambda: table_rows(run.state) == 1)
     assert len(committed(run, "quarantine")) == 1
-    assert run.stop()[0] == 0
-    assert run.living() == []
+    require_an_orderly_stop(run, signal.SIGINT)
 
-    run = up()
-    run.await_ready()
-    produce(run, "same-day.pass.json", "not-the-epoch.fail.json")
-    until(lambda: table_rows(run.state) == 2)
-    assert len(committed(run, "quarantine")) == 2
-    run.process.kill()
+    killed = up()
+    killed.await_ready()
+    produce(killed, "same-day.pass.json", "not-the-epoch.fail.json")
+    until(lambda: table_rows(killed.state) == 2)
+    assert len(committed(killed, "quarantine")) == 2
+    killed.process.kill()
 
     run = up("--fresh")
     run.await_ready()
+    assert killed.living() == []
+    assert len(run.living()) == 2
     assert "no active contract to enforce" in "\n".join(run.lines)
     assert AdminClient({"bootstrap.servers": run.bootstrap}).list_topics(timeout=30).topics == {}
     assert not (run.state / "warehouse").exists()

@@ -30,6 +30,7 @@ from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import StepObserver, ignore_steps
 from spark_jobs.stream import Job, StreamAttempt
 from spark_jobs.topics import Topics
+from tests.jvm import SHORT_LIVED_JAVA
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -213,4 +214,5 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
         "TIDEGATE_SINK": line.settings.sink,
         "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
         "TIDEGATE_SPARK_DRIVER_MEMORY": "1g",
+        **SHORT_LIVED_JAVA,
     }

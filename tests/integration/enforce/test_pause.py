@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import httpx
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from spark_jobs.budget import BudgetSpent
 from spark_jobs.control import StreamPaused
@@ -34,30 +34,38 @@ def ask(registry: Registry) -> Callable[..., Any]:
 
 def test_a_paused_stream_writes_nothing_goes_on_by_itself_and_leaves_the_others_alone(
     make_line: Callable[..., Line],
+    spark: SparkSession,
     registry: Registry,
     publish: Publish,
-    start: Callable[..., RunningJob],
     ask: Callable[..., Any],
 ) -> None:
     paused, other = make_line(), make_line()
     for line in (paused, other):
         publish(line.document())
         line.produce(row(0))
-    job = start(registry.url, [paused, other])
-    for line in (paused, other):
-        job.await_event("batch_published", stream=line.contract_id)
-    ask(paused, "pause", reason="the clock is wrong")
-    for line in (paused, other):
-        line.produce(row(1), row(2, 999))
-    told = job.await_event("stream_paused", stream=paused.contract_id)
-    assert "is paused (the clock is wrong; by anonymous" in told["reason"]
-    job.await_event("batch_published", 2, stream=other.contract_id)
-    assert (len(paused.rows()), len(paused.quarantined()), paused.ledger().n) == (1, 0, 1)
-    ask(paused, "resume")
-    job.await_event("batch_published", 2, stream=paused.contract_id)
-    assert job.stop(signal.SIGTERM) == 0
-    after = job.events[job.events.index(told) :]
-    assert [event for event in after if event["event"] == "stream_restarting"] == []
+
+    def logged(name: str) -> list[MutableMapping[str, Any]]:
+        return [event for event in events if event["event"] == name]
+
+    with (
+        capture_logs() as events,
+        running(spark, paused, registry.url) as stream,
+        running(spark, other, registry.url) as neighbour,
+    ):
+        eventually(lambda: len(paused.reports) == len(other.reports) == 1)
+        ask(paused, "pause", reason="the clock is wrong")
+        for line in (paused, other):
+            line.produce(row(1), row(2, 999))
+        eventually(lambda: logged("stream_paused") != [])
+        (told,) = logged("stream_paused")
+        assert told["stream"] == paused.contract_id
+        assert "is paused (the clock is wrong; by anonymous" in told["reason"]
+        eventually(lambda: len(other.reports) == 2)
+        assert (len(paused.rows()), len(paused.quarantined()), paused.ledger().n) == (1, 0, 1)
+        ask(paused, "resume")
+        eventually(lambda: len(paused.reports) == 2)
+    assert (stream.failure, neighbour.failure) == (None, None)
+    assert logged("stream_restarting") == []
     for line in (paused, other):
         assert line.reconcile().holds
         assert (len(line.rows()), len(line.quarantined())) == (2, 1)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 import httpx
 import psutil
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from contracts.errors import NotFoundError, Unavailable
+from spark_jobs.contract_source import RegistryGone
 from spark_jobs.steps import ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import run_streams
 from spark_jobs.topics import Topics
-from tests.integration.enforce.job import Publish, RunningJob
+from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.running import eventually, running
 from tests.integration.enforce.wire import send_batch
 
 
@@ -38,6 +42,53 @@ def test_a_contract_that_nobody_has_published_is_named_with_what_to_do(
         f"the registry at {registry.url} has no active version of contract {line.contract_id}; publish one: tidegate "
         "publish FILE"
     )
+
+
+def test_a_registry_that_goes_away_and_comes_back(
+    line: Line, spark: SparkSession, make_registry: Callable[..., Registry]
+) -> None:
+    """The last good contract serves meanwhile, for as long as it may; then the stream ends.
+
+    With what code a job ends then, and what it says, is in test_process.py.
+    """
+
+    def logged(name: str) -> list[MutableMapping[str, Any]]:
+        return [event for event in events if event["event"] == name]
+
+    first = make_registry()
+    httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    with (
+        capture_logs() as events,
+        running(spark, line, first.url, registry_grace_seconds=DEADLINE_SECONDS) as stream,
+    ):
+        line.produce(row(0))
+        eventually(lambda: len(line.reports) == 1)
+        first.stop()
+        line.produce(row(2))
+        eventually(lambda: len(line.reports) == 2)
+        assert [event["serving"] for event in logged("registry_away")] == ["1.0.0"]
+        second = make_registry(port=first.port)
+        httpx.post(
+            f"{second.url}/api/v1/contracts", json=line.document(version="1.1.0", rules=[])
+        ).raise_for_status()
+        line.produce(row(4, 999))
+        eventually(lambda: len(line.reports) == 3)
+        assert len(logged("registry_returned")) == 1
+        assert line.rows()[-1]["_contract"] == f"{line.contract_id}@1.1.0"
+        assert stream.is_alive()
+    with running(spark, line, second.url, registry_grace_seconds=1) as stream:
+        line.produce(row(6))
+        eventually(lambda: len(line.reports) == 4)
+        second.stop()
+
+        def has_ended() -> bool:
+            line.produce(row(8))  # each batch asks; when the time is over, the next one ends the stream
+            return not stream.is_alive()
+
+        eventually(has_ended)
+    assert isinstance(stream.failure, RegistryGone)
+    assert "has not answered for" in str(stream.failure)
+    assert line.reconcile().holds
 
 
 def test_a_failure_of_spark_is_named_by_its_innermost_cause(
