@@ -105,7 +105,7 @@ class JobSettings(SinkSettings):
         default=1,
         ge=1,
         le=64,
-        description="Transactional producers of the accepted topic (Kafka sink). 1: the driver writes all. More: so many tasks write what they judge, of large batches.",
+        description="Transactional producers of accepted records (Kafka sink). 1: the driver writes them together with the ledger. More: so many tasks write them before, which is for rates that one process cannot write.",
     )
     registry_timeout_seconds: float = Field(default=2.0, gt=0)
     registry_grace_seconds: float = Field(

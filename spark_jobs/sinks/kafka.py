@@ -1,8 +1,8 @@
 """The Kafka sink: what is refused and the ledger in one transaction of the driver's producer, slot 0.
 
-What is accepted of most batches is in it too. Of a large one, where there are slots for them, tasks write it before, each in a
-transaction of its own (`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: who has initialised it
-last is the only one who can commit the ledger. The numbers in the comments are the steps of docs/exactly-once.md.
+What is accepted is in it too; or, where there are slots for them, tasks write it before, each in a transaction of its own
+(`task_slots.py`). The transactional.id of slot 0 is the compare-and-set: who has initialised it last is the only one who can
+commit the ledger.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
 _RECORDS_PER_TASK: Final = 25_000
-"""Fewer are no work for a task of their own: the driver writes them."""
+"""Fewer are no work for a task of their own."""
 
 
 class KafkaSink:
@@ -89,11 +89,12 @@ class KafkaSink:
             self._spool.mkdir(mode=0o700, parents=True)
         kafka = self._settings.kafka
         ensure_ledger_topic(self._topics)
-        with start.watch(Step.FENCE):  # 2, of the ledger: nothing of it is in doubt from here on
+        with start.watch(Step.FENCE):  # of slot 0: nothing of the ledger is in doubt from here on
             producer = TransactionalProducer(kafka, transactional_id(self._ledger_name, 0))
             producer.fence()
-        with start.watch(Step.CLAIM):  # 1
+        with start.watch(Step.VERIFY):
             held = read_ledger(kafka, self._ledger_name) or start.new_ledger(self._ledger_name, {}, 1)
+        with start.watch(Step.CLAIM):
             claimed = held.claim(self._slots)
             if self._tasks and not held.scan_from:  # all before was written together with its ledger
                 now = self._topics.latest(self._accepted.name)
@@ -107,14 +108,14 @@ class KafkaSink:
     def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
         """Fence the slots of tasks, old ones too, and look what they have written that the ledger does not cover."""
         kafka = self._settings.kafka
-        with watch(Step.FENCE):  # 2
+        with watch(Step.FENCE):
             for slot in range(1, claimed.slots):
                 TransactionalProducer(kafka, transactional_id(claimed.name, slot)).fence()
-        with watch(Step.VERIFY):  # 3 and 4
+        with watch(Step.VERIFY):  # the watermark is taken after the fence, so it bounds all there is
             self._end = self._topics.latest(self._accepted.name)
             if read_ledger(kafka, claimed.name) != claimed:
                 raise Fenced(f"{claimed.name}: another instance of this stream holds the ledger now")
-        with watch(Step.SCAN):  # 5
+        with watch(Step.SCAN):
             found = settled_in(kafka, self._accepted.name, claimed, self._end, accepted)
             self._settled = Settled(found)
 
@@ -131,9 +132,9 @@ class KafkaSink:
         """Judge the rows that are not settled; the accepted ones are held where whoever writes them finds them."""
         settled = self._settled.within(batch.start, batch.end)
         rows = without(batch.rows, settled).selectExpr(*INPUT)
+        if self._tasks:
+            return self._judge_for_tasks(rows.coalesce(self._tasks), batch)
         tasks = 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
-        if self._tasks and tasks > 1:
-            return self._judge_for_tasks(rows.coalesce(min(tasks, self._tasks)), batch)
         target = Packing() if self._spool is None else Spooling(str(self._spool))
         work = judge_and_write(batch.plan, target, batch.asked)
         told = rows.coalesce(tasks).mapInArrow(work, RESULT_DDL).toArrow()
@@ -175,7 +176,7 @@ class KafkaSink:
         held = self._held
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)
-        # 8: where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
+        # Where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
         scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
         new = held.publish(batch.published(decision, scan_from, self._slots))
         refusals: tuple[BatchRefusal, ...] = ()
@@ -187,7 +188,7 @@ class KafkaSink:
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
             [ledger_record(new)],
         )
-        with batch.watch(Step.PUBLISH):  # 7 and 10
+        with batch.watch(Step.PUBLISH):
             self._producer.write(records)
         self._ledger, self._settled = new, ahead
         return Published(new, evidence)

@@ -170,23 +170,23 @@ class StagedProtocol:
         """1: read the ledger, then replace it if it is still what was read."""
         held, slots = me.held, self._bounds.slots[who]
         if held is None:
-            yield "reads the ledger", _with(world, who, me._replace(held=world.ledger))
+            yield "reads the ledger", with_instance(world, who, me._replace(held=world.ledger))
             return
         watermark = len(world.log)
         if self._is_out(Part.CLAIM):
-            yield "claims nothing", _with(world, who, me._replace(at=Step.FENCE, watermark=watermark))
+            yield "claims nothing", with_instance(world, who, me._replace(at=Step.FENCE, watermark=watermark))
             return
         claimed = held._replace(epoch=held.epoch + 1, slots=max(held.slots, slots), instance=who)
         if self._is_out(Part.CLAIM_IS_MARKED):
             claimed = claimed._replace(instance=-1)
         if world.ledger == claimed:  # its request failed, and it looks what has become of it
             after = me._replace(at=Step.FENCE, held=claimed, watermark=watermark)
-            yield "takes the claim of another for its own", _with(world, who, after)
+            yield "takes the claim of another for its own", with_instance(world, who, after)
         elif world.ledger != held and not self._is_out(Part.CLAIM_COMPARES):
-            yield "cannot claim: the ledger has moved", _with(world, who, _GONE)
+            yield "cannot claim: the ledger has moved", with_instance(world, who, LEFT)
         else:
             after = me._replace(at=Step.FENCE, held=claimed, watermark=watermark)
-            yield f"claims epoch {claimed.epoch}", _with(world._replace(ledger=claimed), who, after)
+            yield f"claims epoch {claimed.epoch}", with_instance(world._replace(ledger=claimed), who, after)
 
     def _fence(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         """2: initialise each transactional.id, one after the other."""
@@ -204,14 +204,14 @@ class StagedProtocol:
         after = me._replace(slot=slot + 1)
         if after.slot == all_slots:
             after = after._replace(at=Step.VERIFY, slot=0)
-        return f"fences slot {slot}", _with(world._replace(log=log, owners=owners), who, after)
+        return f"fences slot {slot}", with_instance(world._replace(log=log, owners=owners), who, after)
 
     def _verify(self, world: World, who: int, me: Instance) -> tuple[str, World]:
         """3, 4: take the watermark, then require that the ledger is still the one that was claimed."""
         if world.ledger != me.held and not self._is_out(Part.VERIFY):
-            return "is fenced: the ledger is another", _with(world, who, _GONE)
+            return "is fenced: the ledger is another", with_instance(world, who, LEFT)
         watermark = me.watermark if self._is_out(Part.WATERMARK_AFTER_FENCE) else len(world.log)
-        return "verifies", _with(world, who, me._replace(at=Step.SCAN, watermark=watermark))
+        return "verifies", with_instance(world, who, me._replace(at=Step.SCAN, watermark=watermark))
 
     def _scan(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:
         """5: read what is committed from the mark to the watermark; waits for open transactions."""
@@ -229,7 +229,7 @@ class StagedProtocol:
         if self._is_out(Part.SCAN):
             settled = ()
         after = me._replace(at=Step.JUDGE, settled=settled, watermark=0)
-        yield f"scans, {len(settled)} settled", _with(world, who, after)
+        yield f"scans, {len(settled)} settled", with_instance(world, who, after)
 
     # A batch.
 
@@ -245,7 +245,7 @@ class StagedProtocol:
             judging = me._replace(at=Step.QUARANTINE, start=start, end=end, contract=world.contract)
             if self._is_out(Part.QUARANTINE_BEFORE_PUBLISH):
                 judging = judging._replace(at=Step.PUBLISH)
-            after = _with(world, who, judging)
+            after = with_instance(world, who, judging)
             if self._is_out(Part.STAGE):
                 after = after._replace(table=_more(after.table, self._accepted(judging)))
             yield f"judges up to {end} by contract {world.contract}", after
@@ -254,11 +254,11 @@ class StagedProtocol:
         """7: one transaction for each slot that has refused records: append, then commit."""
         refused = self._by_slot(world, who, me)
         if not refused:
-            return "has nothing to quarantine", _with(world, who, self._quarantined(me))
+            return "has nothing to quarantine", with_instance(world, who, self._quarantined(me))
         slot = min(refused)
         is_direct = self._is_out(Part.TRANSACTIONS)
         if world.owners[slot] != who and not is_direct and not self._is_out(Part.FENCE):
-            return "is fenced by the broker", _with(world, who, _GONE)
+            return "is fenced by the broker", with_instance(world, who, LEFT)
         mine = [
             entry for entry in world.log if (entry.owner, entry.slot, entry.state) == (who, slot, PENDING)
         ]
@@ -273,8 +273,8 @@ class StagedProtocol:
         if not mine and not is_direct:
             return what, world
         if slot == max(refused) or self._is_out(Part.ALL_SLOTS):
-            return what, _with(world, who, self._quarantined(me))
-        return what, _with(world, who, me._replace(slot=slot + 1))
+            return what, with_instance(world, who, self._quarantined(me))
+        return what, with_instance(world, who, me._replace(slot=slot + 1))
 
     def _by_slot(self, world: World, who: int, me: Instance) -> dict[int, list[Pointer]]:
         """What is still to be written; slots below `me.slot` are done."""
@@ -295,7 +295,7 @@ class StagedProtocol:
         held = me.held
         assert held is not None
         if not self._is_still(held, world.ledger):
-            yield "is fenced: the ledger is another", _with(world, who, _GONE)
+            yield "is fenced: the ledger is another", with_instance(world, who, LEFT)
             return
         new = self._published(world, who, me)
         after = _ready(me._replace(held=new))
@@ -304,9 +304,9 @@ class StagedProtocol:
         if self._without in _TWO_COMMITS:
             after = me._replace(at="second commit")
         landed = self._commit(world, me, new)
-        yield f"publishes up to {me.end}", _with(landed, who, after)
+        yield f"publishes up to {me.end}", with_instance(landed, who, after)
         if self._is_still(held, landed.ledger):  # a request may reach the store twice
-            yield f"publishes up to {me.end}, twice", _with(self._commit(landed, me, new), who, after)
+            yield f"publishes up to {me.end}, twice", with_instance(self._commit(landed, me, new), who, after)
 
     def _commit(self, world: World, me: Instance, new: Ledger) -> World:
         rows = [] if self._is_out(Part.STAGE) else self._accepted(me)
@@ -322,7 +322,7 @@ class StagedProtocol:
         assert held is not None
         new = self._published(world, who, me)
         rows = self._accepted(me)
-        after = _with(world, who, _ready(me._replace(held=new)))
+        after = with_instance(world, who, _ready(me._replace(held=new)))
         if self._is_out(Part.START_AT_LEDGER):
             return "lets Spark commit", after._replace(checkpoint=me.end)
         if self._is_out(Part.ONE_COMMIT_DATA_FIRST):
@@ -379,12 +379,15 @@ class StagedProtocol:
         return self._without is part
 
 
-_GONE = Instance(at=GONE)
+LEFT = Instance(at=GONE)
+"""An instance that has noticed that it is fenced, and has forgotten the rest."""
+
 _TWO_COMMITS = (Part.ONE_COMMIT_DATA_FIRST, Part.ONE_COMMIT_LEDGER_FIRST, Part.START_AT_LEDGER)
 """After which an instance has one more thing to do; step 11 is among them only if positions come from Spark."""
 
 
-def _with(world: World, who: int, me: Instance) -> World:
+def with_instance(world: World, who: int, me: Instance) -> World:
+    """Give the world after an instance has changed."""
     instances = world.instances
     return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
 

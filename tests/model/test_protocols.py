@@ -9,6 +9,7 @@ from tests.model.one_transaction import OneTransactionProtocol
 from tests.model.parts import Part
 from tests.model.search import search
 from tests.model.staged import ACCEPT, DROP, REFUSE, Bounds, StagedProtocol, Verdicts
+from tests.model.task_slots import TaskSlotsProtocol
 
 THREE: Verdicts = {(0, 0): (REFUSE, ACCEPT), (0, 1): (REFUSE, REFUSE), (1, 0): (ACCEPT, REFUSE)}
 ONE_EACH: Verdicts = {(0, 0): (REFUSE, ACCEPT), (1, 0): (ACCEPT, REFUSE)}
@@ -76,6 +77,19 @@ def test_every_kind_of_fate_is_reached() -> None:
 
     search(Watched(THREE_SUCCESSORS))
     assert fates == {(0, 2, 0), (1, 0, 1), (0, 1, 1)}
+
+
+@pytest.mark.parametrize("bounds", [TWO_INSTANCES, THREE_SUCCESSORS, OTHER_SLOTS])
+def test_tasks_that_take_slots_over_lose_nothing_and_write_nothing_twice(bounds: Bounds) -> None:
+    found = search(TaskSlotsProtocol(bounds))
+    assert found.violation is None, str(found)
+    assert found.states > 10_000
+
+
+def test_a_task_that_has_taken_a_slot_over_must_look_at_the_ledger() -> None:
+    found = search(TaskSlotsProtocol(TWO_INSTANCES, looks=False))
+    print(f"without the look\n{found}")  # noqa: T201 - the trace is what one wants to see
+    assert found.violation is not None
 
 
 @pytest.mark.parametrize(("records", "instances"), [(2, 2), (2, 3)])

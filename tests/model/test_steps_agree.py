@@ -68,6 +68,9 @@ def test_the_models_know_no_other_steps(model: tuple[Step, ...]) -> None:
 def test_the_start_is_the_models_start() -> None:
     assert timed(staged_sink, "start") == list(staged.START)
     assert timed(kafka, "start") == list(one_transaction.START)
+    assert timed(kafka, "_settle") == list(
+        staged.START[1:]
+    )  # of the tasks' slots, once the ledger is claimed
 
 
 def test_the_model_has_the_batch_in_the_order_of_the_page() -> None:

@@ -212,6 +212,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
         "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
         "TIDEGATE_CHECKPOINTS": str(line.settings.checkpoints),
         "TIDEGATE_SINK": line.settings.sink,
+        "TIDEGATE_ACCEPTED_SLOTS": str(line.settings.accepted_slots),
         "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
         "TIDEGATE_SPARK_DRIVER_MEMORY": "1g",
         **SHORT_LIVED_JAVA,

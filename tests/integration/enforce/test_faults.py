@@ -28,6 +28,7 @@ from tests.integration.enforce.registry import Registry
 STARTING = (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN)
 IN_BATCH = (Step.JUDGE, Step.DECIDE, Step.SLOT, Step.QUARANTINE, Step.STAGE, Step.PUBLISH, Step.COMMITTED)
 IN_ONE_TRANSACTION = (Step.JUDGE, Step.DECIDE, Step.PUBLISH, Step.COMMITTED)
+IN_TASKS = (Step.JUDGE, Step.DECIDE, Step.SLOT, Step.PUBLISH, Step.COMMITTED)
 UPSERT = {"write_mode": "upsert"}
 SINKS = {
     "iceberg": {"sink": "iceberg"},
@@ -37,6 +38,7 @@ SINKS = {
     "postgresql": {"sink": "postgresql"},
     "postgresql-upsert": {"sink": "postgresql", **UPSERT},
     "kafka": {"sink": "kafka"},
+    "kafka-tasks": {"sink": "kafka", "accepted_slots": 2},
 }
 COMMIT_STEPS = (Step.QUARANTINE, Step.STAGE, Step.PUBLISH)
 QUICK_KILLS = {("iceberg", Step.QUARANTINE), ("iceberg", Step.COMMITTED)}
@@ -74,21 +76,22 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
         QUICK_KILLS,
         *(("iceberg", step) for step in (*STARTING, *IN_BATCH)),
         *(("kafka", step) for step in (Step.FENCE, Step.VERIFY, Step.CLAIM, *IN_ONE_TRANSACTION)),
+        *(("kafka-tasks", step) for step in (Step.FENCE, Step.CLAIM, Step.SCAN, *IN_TASKS)),
         *((sink, step) for sink in ("delta", "postgresql") for step in (*COMMIT_STEPS, Step.COMMITTED)),
         *((f"{sink}-upsert", Step.STAGE) for sink in ("iceberg", "delta", "postgresql")),
         *((f"{sink}-upsert", Step.PUBLISH) for sink in ("iceberg", "delta")),
     ),
 )
 def test_killed_after_a_step(
-    line: Line, sink: str, step: Step, job: StartJob, publish: Publish  # noqa: ARG001 - `line` takes it
+    line: Line, sink: str, step: Step, job: StartJob, publish: Publish
 ) -> None:  # fmt: skip
     """With SIGKILL, in the second batch or in the start of a second instance, and started again."""
     if step in STARTING:
         line.enforce()
     fill(line, publish)
-    times = {Step.SLOT: 3, **dict.fromkeys(STARTING, 1)}.get(
-        step, 2
-    )  # of two slots, the first in the second batch
+    # Of two slots of the quarantine, the first in the second batch; tasks tell of theirs once in a batch.
+    slot = 2 if sink == "kafka-tasks" else 3
+    times = {Step.SLOT: slot, **dict.fromkeys(STARTING, 1)}.get(step, 2)
     kill_after(job, line, step, times, TIDEGATE_QUARANTINE_SLOTS="2")
     require_nothing_twice(line)
     line.enforce()
@@ -103,6 +106,7 @@ def test_killed_after_a_step(
         *((sink, step) for sink in ("delta", "postgresql") for step in (Step.CLAIM, Step.JUDGE, *COMMIT_STEPS)),
         *((f"{sink}-upsert", Step.STAGE) for sink in ("iceberg", "delta", "postgresql")),
         *(("kafka", step) for step in (Step.CLAIM, Step.JUDGE, Step.DECIDE, Step.PUBLISH)),
+        *(("kafka-tasks", step) for step in (Step.CLAIM, Step.SCAN, Step.DECIDE, Step.SLOT, Step.PUBLISH)),
     ),
 )  # fmt: skip
 def test_a_zombie_wakes_up_to_another_epoch(
@@ -122,6 +126,8 @@ def test_a_zombie_wakes_up_to_another_epoch(
     [
         *((sink, step) for sink in ("iceberg", "delta", "postgresql") for step in (Step.JUDGE, Step.STAGE)),
         ("kafka", Step.DECIDE),
+        ("kafka-tasks", Step.DECIDE),
+        ("kafka-tasks", Step.SLOT),
         ("iceberg-upsert", Step.STAGE),
         ("postgresql-upsert", Step.STAGE),
         pytest.param("delta-upsert", Step.STAGE, marks=pytest.mark.full),
@@ -132,7 +138,7 @@ def test_a_second_instance_fences_the_first(
 ) -> None:  # fmt: skip
     """Of the table sinks nothing was refused, so that only the comparison of the ledger holds the zombie."""
     line.contracts.plan = line.plan(primary_key=["id"])
-    line.produce(row(0), row(2), row(0, 2), row(1, 999 if sink == "kafka" else 1))
+    line.produce(row(0), row(2), row(0, 2), row(1, 999 if sink.startswith("kafka") else 1))
 
     def claim_meanwhile(_stream: str, finished: Step) -> None:
         if finished is step and not line.reports:
@@ -144,7 +150,7 @@ def test_a_second_instance_fences_the_first(
 
 
 @pytest.mark.parametrize(
-    "sink", [pytest.param(sink, marks=pytest.mark.full) for sink in ("iceberg", "delta", "postgresql", "kafka")]
+    "sink", [pytest.param(sink, marks=pytest.mark.full) for sink in ("iceberg", "delta", "postgresql", "kafka", "kafka-tasks")]
 )  # fmt: skip
 def test_two_jobs_started_together(
     line: Line,

@@ -25,6 +25,7 @@ from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committ
 from spark_jobs.steps import Step
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tests.integration.enforce.transactions import committed_slots
 
 CRASHING_WRITER = Path(__file__).with_name("crashing_writer.py")
 PARTITIONS = 4
@@ -48,25 +49,6 @@ def sources(line: Line) -> list[EventPointer]:
     return [each.source for each in evidence if each is not None]
 
 
-def committed_transactions(line: Line, spark: SparkSession) -> set[str]:
-    """Ask the broker which slots of this ledger have committed a transaction since they were last fenced."""
-    jvm = spark._jvm  # the Python client cannot list transactions
-    assert jvm is not None
-    settings = jvm.java.util.Properties()
-    settings.put("bootstrap.servers", line.settings.bootstrap_servers)
-    admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
-    try:
-        found = admin.listTransactions().all().get()
-        prefix = f"tidegate/{line.ledger().name}/"
-        return {
-            each.transactionalId().removeprefix(prefix)
-            for each in found
-            if each.transactionalId().startswith(prefix) and each.state().toString() == "CompleteCommit"
-        }
-    finally:
-        admin.close()
-
-
 def test_slots_share_the_partitions_and_their_number_may_change(
     make_line: Callable[..., Line], spark: SparkSession
 ) -> None:
@@ -77,7 +59,7 @@ def test_slots_share_the_partitions_and_their_number_may_change(
         assert line.ledger().slots == slots
         assert line.reconcile().holds
         assert line.ledger().totals == BatchTotals(written=8 * (round_ + 1), quarantined=8 * (round_ + 1))
-        assert committed_transactions(line, spark) == set(map(str, range(slots)))
+        assert committed_slots(line, spark) == set(map(str, range(slots)))
     found = sources(line)
     assert len(found) == 24
     for partition in range(PARTITIONS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from confluent_kafka import Producer
+from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import Line, Sent
 
@@ -34,3 +35,22 @@ class Transactions:
 
     def abort(self) -> None:
         self._producer.abort_transaction(30)
+
+
+def committed_slots(line: Line, spark: SparkSession) -> set[str]:
+    """Ask the broker which slots of this ledger have committed a transaction since they were last fenced."""
+    jvm = spark._jvm  # the Python client cannot list transactions
+    assert jvm is not None
+    settings = jvm.java.util.Properties()
+    settings.put("bootstrap.servers", line.settings.bootstrap_servers)
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(settings)
+    try:
+        found = admin.listTransactions().all().get()
+        prefix = f"tidegate/{line.ledger().name}/"
+        return {
+            each.transactionalId().removeprefix(prefix)
+            for each in found
+            if each.transactionalId().startswith(prefix) and each.state().toString() == "CompleteCommit"
+        }
+    finally:
+        admin.close()
