@@ -200,6 +200,17 @@ def test_normalizing_finds_a_schema_whose_members_stand_in_another_order(ask: As
     assert (normal[0], normal[1]["version"]) == (200, 1)
 
 
+@pytest.mark.parametrize("scope", ["/config", "/config/s"])
+def test_normalizing_may_be_a_setting(ask: Ask, scope: str) -> None:
+    assert ask("PUT", scope, {"normalize": True}) == (200, {"normalize": True})
+    body = {"schema": '{"properties": {"b": {}, "a": {}}, "type": "object"}', "schemaType": "JSON"}
+    other = {**body, "schema": '{"type": "object", "properties": {"a": {}, "b": {}}}'}
+    made = ask("POST", "/subjects/s/versions", body)[1]
+    assert made["schema"] == '{"properties":{"a":{},"b":{}},"type":"object"}'
+    assert ask("GET", f"/schemas/ids/{made['id']}/schema")[1] == json.loads(made["schema"])
+    assert ask("POST", "/subjects/s/versions", other)[1]["version"] == 1
+
+
 def test_lookup_tells_an_unknown_subject_from_an_unknown_schema(ask: Ask) -> None:
     assert ask("POST", "/subjects/s?deleted=True", STRING) == (
         404,
