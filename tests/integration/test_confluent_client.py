@@ -273,6 +273,44 @@ def test_the_client_runs_the_rules_only_if_it_asks_for_them_and_the_judge_always
     assert [verdict["disposition"] for verdict in judged["verdicts"]] == ["accepted", "quarantined"]
 
 
+@pytest.mark.parametrize("mode", ["WRITE", "READ", "WRITEREAD"])
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_condition_stops_whoever_writes_or_reads_as_its_mode_says(
+    client: SchemaRegistryClient, kind: str, mode: str
+) -> None:
+    RuleRegistry.register_rule_executor(CelExecutor())
+    topic = f"moded-{kind}-{mode.lower()}/größe"
+    context = SerializationContext(topic, MessageField.VALUE)
+    condition = {"name": "known", "kind": "CONDITION", "mode": mode, "type": "CEL"}
+    one_rule = RuleSet(None, [Rule.from_dict({**condition, "expr": "message.age != 999"})])
+    client.register_schema(f"{topic}-value", schema(AVRO if kind == "avro" else JSON, rule_set=one_rule))
+    latest = {"auto.register.schemas": False, "use.latest.version": True}
+
+    def serializer(conf: dict[str, Any]) -> Any:
+        return (
+            AvroSerializer(client, AVRO, conf=conf)
+            if kind == "avro"
+            else JSONSerializer(JSON, client, conf=conf)
+        )
+
+    reader = (
+        AvroDeserializer(client) if kind == "avro" else JSONDeserializer(None, schema_registry_client=client)
+    )
+    assert reader(serializer(latest)({"age": 63}, context), context) == {"age": 63}
+    unruled = serializer({})({"age": 999}, context)
+    assert unruled is not None
+    if "WRITE" in mode:
+        with pytest.raises((SerializationError, RuleConditionError)):
+            serializer(latest)({"age": 999}, context)
+    else:
+        assert serializer(latest)({"age": 999}, context) == unruled
+    if "READ" in mode:
+        with pytest.raises((SerializationError, RuleConditionError)):
+            reader(unruled, context)
+    else:
+        assert reader(unruled, context) == {"age": 999}
+
+
 @pytest.mark.parametrize(
     ("topic", "text"), [("header-avro", WIDER), ("header-json", JSON)], ids=["avro", "json"]
 )
