@@ -13,13 +13,12 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from contracts.errors import NotFoundError, Unavailable
-from contracts.report import BatchReport
-from spark_jobs.steps import ignore_steps
+from spark_jobs.steps import Step, ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import run_streams
 from spark_jobs.topics import Topics
 from tests.integration.enforce.job import Publish, RunningJob
-from tests.integration.enforce.line import Line, Reports, Sent, row
+from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.wire import send_batch
 
@@ -68,15 +67,12 @@ def test_a_failure_of_spark_is_named_by_its_innermost_cause(
 
 
 class CutTransport(httpx.HTTPTransport):
-    """The way to a registry that does not answer `cuts` questions about schemas, once the stream has written a batch."""
+    """The way to a registry that does not answer the next `left` questions about schemas."""
 
-    def __init__(self, line: Line, cuts: int) -> None:
-        super().__init__()
-        self._line = line
-        self.left = cuts
+    left = 0
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if self.left and self._line.reports and request.url.path.startswith("/subjects/"):
+        if self.left and request.url.path.startswith("/subjects/"):
             self.left -= 1
             raise httpx.ConnectError("cut", request=request)
         return super().handle_request(request)
@@ -88,40 +84,30 @@ def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
     """The registry is away when the first record of a new schema comes: the batch waits, and nothing is refused."""
     line = make_line(partitions=1, max_offsets=1, restart_backoff_seconds=0.1)
     publish(line.document(framing="confluent-prefix"))
+    subject, transport = f"/subjects/{line.topic}-value/versions", CutTransport()
     with httpx.Client(base_url=registry.url) as client:
-        subject = f"/subjects/{line.topic}-value/versions"
         first = client.get(f"{subject}/1").json()["id"]
-
-        def register_a_second() -> int:
-            made = client.post(subject, json={"schema": "", "metadata": {"properties": {"k": "v"}}})
-            number: int = made.raise_for_status().json()["id"]
-            return number
-
-        class Registering(Reports):
-            """Registers the schema of the second record when the first is written: until then nobody has listed it."""
-
-            def report(self, batch: BatchReport) -> None:
-                if not self:
-                    assert register_a_second() == second
-                super().report(batch)
-
         second = client.get("/schemas/ids/1", params={"fetchMaxId": "true"}).json()["maxId"] + 1
-        line.reports = Registering()
         for number, schema_id in enumerate((first, second)):
-            sent = row(number)
-            line.produce(
-                replace(sent, value=b"\0" + schema_id.to_bytes(4) + (sent.value or b""), partition=0)
-            )
-    transport = CutTransport(line, cuts=2)
-    job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, ignore_steps)
-    with capture_logs() as logs, httpx.Client(base_url=registry.url, transport=transport) as client:
-        run_streams(job, [line.contract_id], client)
-    events = [each["event"] for each in logs]
+            value = b"\0" + schema_id.to_bytes(4) + (row(number).value or b"")
+            line.produce(replace(row(number), value=value, partition=0))
+
+        def register_and_cut(_stream: str, finished: Step) -> None:
+            """While the first record is judged a producer registers the schema of the second; then the line is cut."""
+            if finished is Step.JUDGE and not cut:
+                body = {"schema": "", "metadata": {"properties": {"k": "v"}}}
+                assert client.post(subject, json=body).json()["id"] == second
+                transport.left = 2
+                cut.append(finished)
+
+        cut: list[Step] = []
+        job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, register_and_cut)
+        with capture_logs() as logs, httpx.Client(base_url=registry.url, transport=transport) as way:
+            run_streams(job, [line.contract_id], way)
+    told = [each["error"] for each in logs if each["event"] == "stream_restarting"]
+    assert told
+    assert "names a schema that was not registered when the registry last answered" in told[0]
     assert transport.left == 0
-    assert events.count("registry_away") >= 1
-    assert events.count("stream_restarting") >= 1
-    (told, *_) = (each["error"] for each in logs if each["event"] == "stream_restarting")
-    assert "names a schema that was not registered when the registry last answered" in told
     assert line.quarantined() == []
     assert sorted(each["id"] for each in line.rows()) == ["r0", "r1"]
     assert line.reconcile().holds
