@@ -92,13 +92,14 @@ def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
             value = b"\0" + schema_id.to_bytes(4) + (row(number).value or b"")
             line.produce(replace(row(number), value=value, partition=0))
 
-        def register_and_cut(_stream: str, finished: Step) -> None:
+        def register_and_cut(stream: str, step: Step) -> None:
             """While the first record is judged a producer registers the schema of the second; then the line is cut."""
-            if finished is Step.JUDGE and not cut:
+            assert stream == line.contract_id
+            if step is Step.JUDGE and not cut:
                 body = {"schema": "", "metadata": {"properties": {"k": "v"}}}
                 assert client.post(subject, json=body).json()["id"] == second
                 transport.left = 2
-                cut.append(finished)
+                cut.append(step)
 
         cut: list[Step] = []
         job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, register_and_cut)

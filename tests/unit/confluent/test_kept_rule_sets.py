@@ -55,7 +55,7 @@ RULES = {
     "migrationRules": MIGRATIONS,
     "domainRules": DOMAIN,
     "encodingRules": ENCODING,
-    "enableAt": "2026-07-01T00:00:00Z",
+    "enableAt": "CLIENT",
 }
 BODY = {"schema": record("a", name="h.A"), "ruleSet": RULES}
 

@@ -291,13 +291,13 @@ def test_a_registration_adds_tags_removes_them_and_takes_those_of_the_version_be
     assert tags_of(ask("POST", path, body)[1]) == {"a": None, "d": None}
 
 
-def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_the_time_from_which_they_hold(
+def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_where_they_are_enabled(
     ask: Ask,
 ) -> None:
     rule = {"name": "known", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "message.a != 9"}
-    rules = {"enableAt": "2026-07-01T00:00:00Z", "domainRules": [{**rule, "disabled": False}]}
+    rules = {"enableAt": "CLIENT", "domainRules": [{**rule, "disabled": False}]}
     ask("POST", "/subjects/s/versions", {"schema": record("a"), "ruleSet": rules})
-    assert ask("GET", "/subjects/s/versions/1")[1]["ruleSet"]["enableAt"] == "2026-07-01T00:00:00Z"
+    assert ask("GET", "/subjects/s/versions/1")[1]["ruleSet"]["enableAt"] == "CLIENT"
     place = {"entityPath": ".U.a", "entityType": "sr_field"}
     tags = [{"schemaEntity": place, "tags": ["PII"]}]
     late = ask("POST", "/subjects/s/versions/1/tags", {"newVersion": 5, "tagsToAdd": tags})
