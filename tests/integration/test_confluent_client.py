@@ -405,6 +405,36 @@ def test_references_are_followed_by_the_deserializer(client: SchemaRegistryClien
     assert client.get_schema(number).references == stays.references
 
 
+def test_references_in_a_context_are_followed_by_the_deserializer(
+    registry: Registry, client: SchemaRegistryClient
+) -> None:
+    unit = '{"type":"record","name":"Unit","namespace":"hospital","fields":[{"name":"ward","type":"string"}]}'
+    client.register_schema(":.staging:unit", schema(unit))
+    stay = '{"type":"record","name":"Stay","fields":[{"name":"unit","type":"hospital.Unit"}]}'
+    number = client.register_schema(
+        ":.staging:stays", schema(stay, references=[SchemaReference("hospital.Unit", "unit", 1)])
+    )
+    context = SerializationContext("staged", MessageField.VALUE)
+    conf = {"subject.name.strategy": lambda *_: ":.staging:stays"}
+    latest = {**conf, "auto.register.schemas": False, "use.latest.version": True}
+    here = schema(stay, references=[SchemaReference("hospital.Unit", ":.staging:unit", 1)])
+    written = AvroSerializer(client, here, conf=latest)({"unit": {"ward": "icu"}}, context)
+    with SchemaRegistryClient({"url": registry.url}) as reader:
+        read = AvroDeserializer(reader, conf=conf)
+        assert read(written, context) == {"unit": {"ward": "icu"}}
+
+    def subjects(reference_format: str | None) -> list[str | None]:
+        with SchemaRegistryClient({"url": registry.url}) as other:
+            found = other.get_schema(number, ":.staging:stays", reference_format=reference_format)
+        return [one.subject for one in found.references or ()]
+
+    assert [subjects(each) for each in (None, "QUALIFIED", "DEFAULT")] == [
+        [":.staging:unit"],
+        [":.staging:unit"],
+        ["unit"],
+    ]
+
+
 def test_an_association_chooses_the_subject_of_a_serializer(client: SchemaRegistryClient) -> None:
     client.register_schema("shared", schema(AVRO))
     client.create_association(
