@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.confluent.conftest import Ask, record
+from tests.unit.confluent.conftest import MEDIA_TYPE, Ask, record, respond
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -132,3 +132,59 @@ def test_deleting_for_good_and_forcing_are_read_in_every_spelling(ask: Ask) -> N
         assert ask("DELETE", f"/subjects/s?permanent={false}") == (200, [2])
         assert ask("DELETE", f"/subjects/s?permanent={true}") == (200, [2])
         assert ask("GET", "/subjects?deleted=true")[1] == []
+
+
+PATHS = """
+GET /
+GET /subjects
+GET,POST /subjects/s/versions
+POST,DELETE /subjects/s
+GET,DELETE /subjects/s/versions/1
+GET,DELETE /subjects/s/versions/latest
+GET /subjects/s/versions/1/schema
+GET /subjects/s/versions/1/referencedby
+POST /subjects/s/versions/1/tags
+GET /subjects/s/metadata
+GET /schemas
+GET /schemas/types
+GET /schemas/ids/1
+GET /schemas/ids/1/schema
+GET /schemas/ids/1/subjects
+GET /schemas/ids/1/versions
+GET /schemas/guids/ef524ea1-b91e-7317-3d93-8ade36c1db32
+GET /schemas/guids/ef524ea1-b91e-7317-3d93-8ade36c1db32/ids
+POST /compatibility/subjects/s/versions
+POST /compatibility/subjects/s/versions/latest
+GET,PUT,DELETE /config
+GET,PUT,DELETE /config/s
+GET,PUT,DELETE /mode
+GET,PUT,DELETE /mode/s
+GET /contexts
+DELETE /contexts/.c
+GET /contexts/.c/subjects
+GET /associations/resources/-/t
+GET,PUT,DELETE /associations/resources/r
+GET /associations/subjects/s
+POST,PUT /associations
+POST /associations:batchGet
+POST /associations:batchMutate
+GET /v1/metadata/id
+GET /v1/metadata/version
+GET /v1/metadata/deployment
+"""
+
+
+@only_sqlite
+def test_every_path_of_clients_and_tools_answers_in_their_media_type(client: Any) -> None:
+    for line in PATHS.split("\n")[1:-1]:
+        methods, path = line.split()
+        for method in methods.split(","):
+            body = {} if method in {"POST", "PUT"} else None
+            answer = respond(client, method, path, body, Accept=MEDIA_TYPE)
+            assert answer.status_code < 500, line
+            assert answer.status_code != 405, line
+            if answer.status_code != 204:
+                assert answer.headers["content-type"] in {MEDIA_TYPE, "application/json"}, line
+            if answer.status_code >= 400:
+                assert set(answer.json()) == {"error_code", "message"}, line
+                assert "no operation has this path" not in answer.json()["message"], line
