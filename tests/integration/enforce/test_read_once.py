@@ -159,7 +159,7 @@ def last_job(spark: SparkSession) -> int:
     return max(jobs.apply(index).jobId() for index in range(jobs.size()))
 
 
-@pytest.mark.parametrize("sink", ["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
+@pytest.mark.parametrize("sink", ["kafka", pytest.param("iceberg", marks=pytest.mark.full)])
 def test_compiled_expectations_ask_for_no_job_and_no_second_look(
     make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path, sink: str
 ) -> None:
@@ -173,9 +173,9 @@ def test_compiled_expectations_ask_for_no_job_and_no_second_look(
         for index in range(2)
     ]
     asked = []
-    for number, changes in enumerate(
-        ({}, {}, {"expectations": [{**each, "on_violation": "alert"} for each in expectations]})
-    ):
+    noted = {"expectations": [{**each, "on_violation": "alert"} for each in expectations]}
+    first = [{}] if sink == "iceberg" else []  # makes the table
+    for number, changes in enumerate([*first, {}, noted]):
         notes = tmp_path / f"notes-{number}"
         count_judged(line, notes, **changes)
         line.produce(*(row(n) for n in range(RECORDS)))
@@ -183,9 +183,8 @@ def test_compiled_expectations_ask_for_no_job_and_no_second_look(
         line.enforce()
         asked.append(last_job(spark) - before)
         assert judged(notes) == RECORDS
-    assert [len(report.expectations) for report in line.reports] == [0, 0, 10]
-    # The first run made the table; the second is what a batch takes.
-    assert asked[2] == asked[1], asked
+    assert [len(report.expectations) for report in line.reports][-2:] == [0, 10]
+    assert asked[-1] == asked[-2], asked
 
 
 def test_a_batch_that_stops_the_stream_is_read_and_judged_once(
