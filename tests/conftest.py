@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -29,6 +31,9 @@ QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=
 
 def pytest_configure(config: pytest.Config) -> None:
     """Leave Spark's own connections to the garbage collector: PySpark and Py4J never close them."""
+    # A run that a shell has put into the background ignores interrupts, and so would every process that a test starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "filterwarnings", r"ignore:unclosed <socket.*(127\.0\.0\.1|\.sock):ResourceWarning"
     )

@@ -112,9 +112,10 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
     request = _in_context(call, read_entity(AssociationRequest, body))
     associations = call.factory.associations()
     for info in request.associations:
+        subject = associations.subject_of(request, info)
         if info.schema_ is not None:
-            check_references(call, info.schema_)
-        authorise(call.request, Role.PRODUCER, associations.subject_of(request, info))
+            check_references(call, subject, info.schema_)
+        authorise(call.request, Role.PRODUCER, subject)
     _check_held(call, request)
     kept = associations.put(request, replaces=replaces, who=call.principal.name, is_dry=call.flag("dryRun"))
     return {

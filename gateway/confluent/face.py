@@ -38,7 +38,7 @@ from gateway.confluent.errors import IncompatibleSchema, Refused, subject_not_fo
 from gateway.confluent.names import DEFAULT_CONTEXT, canonical
 from gateway.confluent.operations import ROOTS, Match, Operation, find_operation
 from gateway.confluent.schema_handlers import get_root
-from gateway.confluent.shown import has_tags
+from gateway.confluent.shown import differs_by_client
 
 if TYPE_CHECKING:
     from gateway.factory import Factory
@@ -212,7 +212,7 @@ class ConfluentFace:
     def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
         reader = self._factory.subjects()
         schema = reader.schema(int(call.path["id"]), call.text("subject") or None)
-        if has_tags(schema):
+        if differs_by_client(schema):
             return  # what is shown of it is another thing to another client
         self._kept.keep((raw_path, call.request.scope["query_string"]), answer, reader.subjects_of(schema))
 

@@ -27,7 +27,7 @@ _TEXTS = {
     "subjectPrefix": "Only subjects that begin with it; `:*:` stands for every context.",
     "subject": "The subject in whose context the id is looked up.",
     "format": "`resolved` gives the schema with its references in it.",
-    "reference_format": "Taken and not needed: references always name whole subjects.",
+    "reference_format": "`qualified` gives references with whole names of subjects, `default` as they were registered.",
     "ruleType": "Only versions that have a rule of this type.",
     "resourceType": "Type of the resource, such as topic.",
     "lifecycle": "STRONG or WEAK.",

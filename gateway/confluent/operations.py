@@ -32,6 +32,7 @@ _ADMIN_ALL = Rule(Role.ADMIN, Reach.EVERYWHERE)
 _PAGE = ("offset", "limit")
 _TRY = ("context", "dryRun")
 _DELETED = ("deleted", "deleted_only")
+_FORMATS = ("format", "reference_format")
 _SUBJECT = "/subjects/{subject}"
 _VERSION = f"{_SUBJECT}/versions/{{version}}"
 
@@ -93,7 +94,7 @@ class Operation:
 OPERATIONS = (
     Operation("GET", "/subjects", subjects.list_subjects, _VIEW, ("subjectPrefix", *_DELETED, *_PAGE)),
     Operation(
-        "POST", _SUBJECT, subjects.look_up_schema, _VIEW_SUBJECT, ("normalize", "deleted", "format"), _REGISTER
+        "POST", _SUBJECT, subjects.look_up_schema, _VIEW_SUBJECT, ("normalize", "deleted", *_FORMATS), _REGISTER
     ),
     Operation(
         "DELETE", _SUBJECT, subjects.delete_subject, _ADMIN_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
@@ -104,7 +105,7 @@ OPERATIONS = (
         _REGISTER, forced=_APPROVE_NEW
     ),
     Operation("GET", f"{_SUBJECT}/metadata", subjects.get_with_metadata, _VIEW_SUBJECT, ("key", "value", "deleted")),
-    Operation("GET", _VERSION, subjects.get_version, _VIEW_SUBJECT, ("deleted", "format")),
+    Operation("GET", _VERSION, subjects.get_version, _VIEW_SUBJECT, ("deleted", *_FORMATS)),
     Operation(
         "DELETE", _VERSION, subjects.delete_version, _ADMIN_SUBJECT, ("permanent",), permanent=_ADMIN_SUBJECT
     ),
@@ -116,7 +117,7 @@ OPERATIONS = (
         ("subjectPrefix", "latestOnly", "ruleType", *_DELETED, *_PAGE),
     ),
     Operation("GET", "/schemas/types", schemas.list_schema_types, _VIEW),
-    Operation("GET", "/schemas/ids/{id}", schemas.get_schema, _VIEW, ("subject", "format", "reference_format", "fetchMaxId")),
+    Operation("GET", "/schemas/ids/{id}", schemas.get_schema, _VIEW, ("subject", *_FORMATS, "fetchMaxId")),
     Operation("GET", "/schemas/ids/{id}/schema", schemas.get_schema_text, _VIEW, ("subject", "format")),
     Operation(
         "GET", "/schemas/ids/{id}/subjects", schemas.list_subjects_of_schema, _VIEW, ("subject", *_DELETED, *_PAGE)
@@ -124,7 +125,7 @@ OPERATIONS = (
     Operation(
         "GET", "/schemas/ids/{id}/versions", schemas.list_versions_of_schema, _VIEW, ("subject", *_DELETED, *_PAGE)
     ),
-    Operation("GET", "/schemas/guids/{guid}", schemas.get_schema_by_guid, _VIEW, ("format",)),
+    Operation("GET", "/schemas/guids/{guid}", schemas.get_schema_by_guid, _VIEW, _FORMATS),
     Operation("GET", "/schemas/guids/{guid}/ids", schemas.list_ids_of_guid, _VIEW),
     Operation(
         "POST", "/compatibility/subjects/{subject}/versions", subjects.check_all, _VIEW_SUBJECT,

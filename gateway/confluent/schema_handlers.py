@@ -8,7 +8,7 @@ from gateway.confluent.calls import Answer, Call
 from gateway.confluent.errors import schema_not_found
 from gateway.confluent.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
 from gateway.confluent.parsing import SCHEMA_TYPES
-from gateway.confluent.shown import has_tags, show_schema, show_version
+from gateway.confluent.shown import differs_by_client, show_schema, show_version
 from gateway.services.subject_reading import ListedSubjects, Page, has_rule_type
 from gateway.storage.schemas import StoredSchema
 from gateway.storage.subjects import Deleted
@@ -161,5 +161,5 @@ def _schemas_with_guid(call: Call) -> tuple[StoredSchema, ...]:
 
 def _etag(schema: StoredSchema, call: Call) -> str:
     wanted = call.text("format")
-    variant = "-inline" if call.is_python_client and has_tags(schema) else ""
+    variant = "-python" if call.is_python_client and differs_by_client(schema) else ""
     return f'"{schema.guid}{variant}{"-" + wanted if wanted else ""}"'

@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gateway.confluent.calls import Call
-from gateway.confluent.entities import Metadata
+from gateway.confluent.entities import Metadata, Reference
 from gateway.confluent.errors import Refused
 from gateway.confluent.tags import with_inline_tags
-from gateway.services.schema_content import metadata_of, references_of, rule_set_of
+from gateway.services.schema_content import metadata_of, references_of, rule_set_of, whole_references_of
 from gateway.services.subject_reading import SubjectReader
 from gateway.storage.schemas import StoredSchema
 from gateway.storage.subjects import SubjectVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
+REFERENCE_FORMATS = ("", "default", "qualified")
 
 
 def milliseconds(instant: datetime) -> int:
@@ -29,6 +30,11 @@ def has_tags(schema: StoredSchema) -> bool:
     return metadata is not None and bool(metadata.tags)
 
 
+def differs_by_client(schema: StoredSchema) -> bool:
+    """Whether the Python client is shown a schema otherwise than others: its tags, or the subjects that it refers to."""
+    return has_tags(schema) or references_of(schema) != whole_references_of(schema)
+
+
 def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict[str, Any]:
     """Show a schema with what belongs to it: the answer for an id or a GUID."""
     metadata, text = metadata_of(schema), _text(schema, call, reader)
@@ -38,7 +44,7 @@ def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict
         metadata = Metadata(properties=metadata.properties, sensitive=metadata.sensitive)
     rule_set = rule_set_of(schema)
     shown: dict[str, Any] = {"schemaType": schema.schema_type, "schema": text, "guid": schema.guid}
-    references = references_of(schema)
+    references = _references(schema, call)
     if references:
         shown["references"] = [one.model_dump() for one in references]
     if metadata is not None:
@@ -59,6 +65,18 @@ def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> 
         "ts": milliseconds(version.created_at),
         "deleted": version.deleted_at is not None,
     }
+
+
+def _references(schema: StoredSchema, call: Call) -> tuple[Reference, ...]:
+    """Give references as they were registered, so that a copy of them in another context leads to that context.
+
+    The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
+    """
+    wanted = call.text("reference_format", "referenceFormat").lower()
+    if wanted not in REFERENCE_FORMATS:
+        raise Refused(422, 422, f"no format of references is named {wanted}; there are default and qualified")
+    is_whole = wanted == "qualified" or (wanted == "" and call.is_python_client)
+    return whole_references_of(schema) if is_whole else references_of(schema)
 
 
 def _text(schema: StoredSchema, call: Call, reader: SubjectReader) -> str:

@@ -9,10 +9,11 @@ import structlog
 from gateway.confluent.calls import Answer, Call
 from gateway.confluent.entities import SchemaRequest, TagRequest
 from gateway.confluent.errors import Refused, no_such_reference, too_large
-from gateway.confluent.names import EVERY_CONTEXT, canonical
+from gateway.confluent.names import EVERY_CONTEXT, context_of
 from gateway.confluent.schema_handlers import is_visible
 from gateway.confluent.shown import show_version
 from gateway.services.registration import Manner
+from gateway.services.schema_content import whole_name
 from gateway.services.subject_reading import ListedSubjects, version_number
 
 _log = structlog.get_logger()
@@ -165,12 +166,13 @@ def posted_schema(call: Call) -> SchemaRequest:
     if len(call.content) > limit:
         raise too_large(f"the body is larger than {limit} bytes, the limit of this registry")
     request = call.entity(SchemaRequest)
-    check_references(call, request)
+    check_references(call, call.subject, request)
     return request
 
 
-def check_references(call: Call, request: SchemaRequest) -> None:
+def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
     """Refuse references to subjects that the caller may not see, as if there were none. Raises Refused (42201)."""
+    context = context_of(subject)
     for reference in request.references:
-        if not call.principal.sees(canonical(reference.subject)):
+        if not call.principal.sees(whole_name(context, reference.subject)):
             raise no_such_reference(reference.name, reference.subject, reference.version)

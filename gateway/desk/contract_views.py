@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from contracts.errors import NotFoundError
 from contracts.model import DataContract
 from gateway.desk.layout import Line, lay_out
+from gateway.services.consumers import ConsumerBook
 from gateway.services.registry import LATEST, Registry
 from gateway.storage.sql import ContractVersion
 
@@ -15,20 +16,24 @@ MOST_LINES = 2000
 
 @dataclass(frozen=True, slots=True)
 class ContractView:
-    """One version of a contract among its versions; `rules` are (id, kind, severity, description)."""
+    """One version of a contract among its versions; `read_by` are those who still read a deprecated one, else None."""
 
     shown: ContractVersion
     versions: tuple[ContractVersion, ...]
     contract: DataContract
     lines: tuple[Line, ...]
+    read_by: tuple[str, ...] | None
 
 
-def contract_view(registry: Registry, contract_id: str, version: str | None) -> ContractView:
+def contract_view(
+    registry: Registry, consumers: ConsumerBook, contract_id: str, version: str | None
+) -> ContractView:
     """Give a contract's page: the version named, else the enforced one, else the highest. Raises NotFoundError."""
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
     contract = DataContract.model_validate_json(shown.document)
-    return ContractView(shown, versions, contract, tuple(lay_out(shown.document, head_lines=MOST_LINES)))
+    lines = tuple(lay_out(shown.document, head_lines=MOST_LINES))
+    return ContractView(shown, versions, contract, lines, consumers.readers((shown,)).get(shown.registry_id))
 
 
 def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:

@@ -258,10 +258,10 @@ def _content(
     stores: Stores, wanted: _Wanted, config: Config, previous: SubjectVersion | None
 ) -> SchemaContent:
     """Parse what is asked for, as it stands in the request. Without a text it is that of the previous version."""
-    request = wanted.request
+    request, context = wanted.request, context_of(wanted.subject)
     if request.schema_text.strip():
         references = resolve_references(stores, wanted.subject, request.references)
-        found = parse(stores, request.schema_type, request.schema_text, references)
+        found = parse(stores, context, request.schema_type, request.schema_text, references)
     else:
         if previous is None:
             raise invalid_schema("Empty schema")
@@ -272,7 +272,7 @@ def _content(
         to_add = (*inherited_tags(parsed(stores, previous.schema), found), *to_add)
     if to_add or request.tags_to_remove:
         text = with_changed_tags(found, to_add, request.tags_to_remove)
-        found = parse(stores, found.schema_type, text, references)
+        found = parse(stores, context, found.schema_type, text, references)
     content = SchemaContent(found, references)
     return content.normalized() if wanted.manner.normalize or config.normalize else content
 

@@ -23,7 +23,7 @@ _PARSED_KEPT = 512
 
 @dataclass(frozen=True, slots=True)
 class SchemaContent:
-    """A parsed schema and all that its GUID is made of."""
+    """A parsed schema and all that its GUID is made of: its references with the names that they were registered with."""
 
     parsed: ParsedSchema
     references: tuple[Reference, ...] = ()
@@ -61,7 +61,7 @@ class SchemaContent:
             rule_set_json=None if self.rule_set is None else self.rule_set.model_dump_json(by_alias=True),
             text_hash=self.text_hash,
             normal_hash=self.normal_hash,
-            references=tuple((one.subject, one.version) for one in self.references),
+            references=tuple((whole_name(context, one.subject), one.version) for one in self.references),
         )
 
     def _hash(self, text: str) -> str:
@@ -71,8 +71,25 @@ class SchemaContent:
 
 
 def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
-    """Give the references of a stored schema."""
+    """Give the references of a stored schema as they were registered: names may be relative to the schema's context."""
     return tuple(Reference.model_validate(one) for one in json.loads(schema.reference_list))
+
+
+def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
+    """Give the references of a stored schema with whole names of subjects."""
+    return tuple(
+        one.model_copy(update={"subject": whole_name(schema.context, one.subject)})
+        for one in references_of(schema)
+    )
+
+
+def whole_name(context: str, subject: str) -> str:
+    """Give the whole name of a subject that a schema of a context refers to. Raises Refused (42208).
+
+    Source: Confluent Schema Registry, `QualifiedSubject.qualifySubjectWithParent`.
+    """
+    target = canonical(subject)
+    return qualified(context, target) if target == subject and not target.startswith(":") else target
 
 
 def metadata_of(schema: StoredSchema) -> Metadata | None:
@@ -100,13 +117,15 @@ def inherited_metadata(schema: StoredSchema) -> Metadata | None:
     return kept if kept.shown() else None
 
 
-def parse(stores: Stores, schema_type: str, text: str, references: tuple[Reference, ...]) -> ParsedSchema:
-    """Parse a schema with the schemas that it refers to. Raises Refused (42201)."""
+def parse(
+    stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...]
+) -> ParsedSchema:
+    """Parse a schema of a context with the schemas that it refers to. Raises Refused (42201)."""
     if not references:
         return _parse_alone(schema_type, text)
     others = {}
     for reference in references:
-        found = stores.subjects.version(reference.subject, reference.version)
+        found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
         if found is None:
             raise no_such_reference(reference.name, reference.subject, reference.version)
         others[reference.name] = parsed(stores, found.schema)
@@ -115,13 +134,13 @@ def parse(stores: Stores, schema_type: str, text: str, references: tuple[Referen
 
 def parsed(stores: Stores, schema: StoredSchema) -> ParsedSchema:
     """Parse a stored schema."""
-    return parse(stores, schema.schema_type, schema.text, references_of(schema))
+    return parse(stores, schema.context, schema.schema_type, schema.text, references_of(schema))
 
 
 def resolve_references(
     stores: Stores, subject: str, references: Iterable[Reference]
 ) -> tuple[Reference, ...]:
-    """Give references with whole subject names, in the subject's context, and numbers instead of -1 for the latest.
+    """Give references with numbers instead of -1 for the latest, and names as they are, relative to the subject's context.
 
     Raises Refused (42201).
     """
@@ -129,9 +148,7 @@ def resolve_references(
     for reference in references:
         if not reference.name or "\0" in reference.name:
             raise invalid_schema("a reference has no name")
-        target = canonical(reference.subject)
-        if target == reference.subject and not target.startswith(":"):
-            target = qualified(context_of(subject), target)
+        target = whole_name(context_of(subject), reference.subject)
         number = reference.version
         if number < 1:
             latest = stores.subjects.latest(target)
@@ -140,7 +157,7 @@ def resolve_references(
                     f"the reference '{reference.name}' leads to the subject '{target}', which has no version"
                 )
             number = latest.number
-        resolved.append(Reference(name=reference.name, subject=target, version=number))
+        resolved.append(Reference(name=reference.name, subject=reference.subject, version=number))
     if len({one.name for one in resolved}) < len(resolved):
         raise invalid_schema("two references have one name")
     return tuple(resolved)

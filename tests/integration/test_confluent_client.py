@@ -273,6 +273,44 @@ def test_the_client_runs_the_rules_only_if_it_asks_for_them_and_the_judge_always
     assert [verdict["disposition"] for verdict in judged["verdicts"]] == ["accepted", "quarantined"]
 
 
+@pytest.mark.parametrize("mode", ["WRITE", "READ", "WRITEREAD"])
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_condition_stops_whoever_writes_or_reads_as_its_mode_says(
+    client: SchemaRegistryClient, kind: str, mode: str
+) -> None:
+    RuleRegistry.register_rule_executor(CelExecutor())
+    topic = f"moded-{kind}-{mode.lower()}/größe"
+    context = SerializationContext(topic, MessageField.VALUE)
+    condition = {"name": "known", "kind": "CONDITION", "mode": mode, "type": "CEL"}
+    one_rule = RuleSet(None, [Rule.from_dict({**condition, "expr": "message.age != 999"})])
+    client.register_schema(f"{topic}-value", schema(AVRO if kind == "avro" else JSON, rule_set=one_rule))
+    latest = {"auto.register.schemas": False, "use.latest.version": True}
+
+    def serializer(conf: dict[str, Any]) -> Any:
+        return (
+            AvroSerializer(client, AVRO, conf=conf)
+            if kind == "avro"
+            else JSONSerializer(JSON, client, conf=conf)
+        )
+
+    reader = (
+        AvroDeserializer(client) if kind == "avro" else JSONDeserializer(None, schema_registry_client=client)
+    )
+    assert reader(serializer(latest)({"age": 63}, context), context) == {"age": 63}
+    unruled = serializer({})({"age": 999}, context)
+    assert unruled is not None
+    if "WRITE" in mode:
+        with pytest.raises((SerializationError, RuleConditionError)):
+            serializer(latest)({"age": 999}, context)
+    else:
+        assert serializer(latest)({"age": 999}, context) == unruled
+    if "READ" in mode:
+        with pytest.raises((SerializationError, RuleConditionError)):
+            reader(unruled, context)
+    else:
+        assert reader(unruled, context) == {"age": 999}
+
+
 @pytest.mark.parametrize(
     ("topic", "text"), [("header-avro", WIDER), ("header-json", JSON)], ids=["avro", "json"]
 )
@@ -365,6 +403,36 @@ def test_references_are_followed_by_the_deserializer(client: SchemaRegistryClien
     assert AvroDeserializer(client)(written, context) == {"unit": {"ward": "icu"}}
     (number,) = client.get_referenced_by("hospital/unit", 1)
     assert client.get_schema(number).references == stays.references
+
+
+def test_references_in_a_context_are_followed_by_the_deserializer(
+    registry: Registry, client: SchemaRegistryClient
+) -> None:
+    unit = '{"type":"record","name":"Unit","namespace":"hospital","fields":[{"name":"ward","type":"string"}]}'
+    client.register_schema(":.staging:unit", schema(unit))
+    stay = '{"type":"record","name":"Stay","fields":[{"name":"unit","type":"hospital.Unit"}]}'
+    number = client.register_schema(
+        ":.staging:stays", schema(stay, references=[SchemaReference("hospital.Unit", "unit", 1)])
+    )
+    context = SerializationContext("staged", MessageField.VALUE)
+    conf = {"subject.name.strategy": lambda *_: ":.staging:stays"}
+    latest = {**conf, "auto.register.schemas": False, "use.latest.version": True}
+    here = schema(stay, references=[SchemaReference("hospital.Unit", ":.staging:unit", 1)])
+    written = AvroSerializer(client, here, conf=latest)({"unit": {"ward": "icu"}}, context)
+    with SchemaRegistryClient({"url": registry.url}) as reader:
+        read = AvroDeserializer(reader, conf=conf)
+        assert read(written, context) == {"unit": {"ward": "icu"}}
+
+    def subjects(reference_format: str | None) -> list[str | None]:
+        with SchemaRegistryClient({"url": registry.url}) as other:
+            found = other.get_schema(number, ":.staging:stays", reference_format=reference_format)
+        return [one.subject for one in found.references or ()]
+
+    assert [subjects(each) for each in (None, "QUALIFIED", "DEFAULT")] == [
+        [":.staging:unit"],
+        [":.staging:unit"],
+        ["unit"],
+    ]
 
 
 def test_an_association_chooses_the_subject_of_a_serializer(client: SchemaRegistryClient) -> None:

@@ -61,6 +61,12 @@ def account(line: Line) -> Account:
     written, changed = _written(line, source)
     in_quarantine, in_sink = Counter(position for position, _ in refused), Counter(written)
     expected = _expected(line, source, in_quarantine)
+
+    writes_ahead = line.settings.sink == "kafka" and ledger.slots > 1
+
+    def is_ahead(position: Position) -> bool:
+        return position[1] >= ledger.end.get(position[0], 0)
+
     changed += [
         position for position, read in refused if position in source and not _is_same(source[position], read)
     ]
@@ -68,10 +74,10 @@ def account(line: Line) -> Account:
         lost=_sorted(position for position in expected if not in_sink[position]),
         doubled=_sorted(p for counts in (in_quarantine, in_sink) for p, count in counts.items() if count > 1),
         in_both=_sorted(in_quarantine.keys() & in_sink.keys()),
-        # What is quarantined and ahead of the ledger is settled, and its batch still to be published.
+        # What is quarantined and ahead of the ledger is settled, and its batch still to be published; so is what tasks have written.
         from_nowhere=_sorted(
-            {*in_sink} - expected
-            | {p for p in in_quarantine if p not in source and p[1] < ledger.end.get(p[0], 0)}
+            {p for p in {*in_sink} - expected if not (writes_ahead and is_ahead(p))}
+            | {p for p in in_quarantine if p not in source and not is_ahead(p)}
         ),
         changed=_sorted(changed),
     )

@@ -95,6 +95,24 @@ def test_header_names_that_no_client_can_read_are_mended_and_their_values_kept(l
     assert found.headers[:2] == (("\ufffd\ufffda", b"\xff"), ("a", b"\x00"))
 
 
+def test_a_replayed_record_that_names_a_rule_for_clients_to_pass_is_judged_by_that_rule(line: Line) -> None:
+    """Clients pass a rule that the header `__rule.name` names. Whoever produces could so pass any."""
+    refused = b'{"id": "a", "amount": 999}'
+    names: list[RawHeaders] = [
+        ((b"__rule.name", name), (b"__rule.mode", b"WRITE"))
+        for name in (b"amount-is-known", b"confluent.amount-is-known", b"*")
+    ]
+    sent = [(Sent(refused, b"k", timestamp_ms=number + 1), headers) for number, headers in enumerate(names)]
+    send(line, [*sent, (Sent(GOOD, b"k", timestamp_ms=9), names[0])])
+    line.enforce()
+    found = line.quarantined()
+    require_same(found, sent)
+    evidence = [read_evidence(record.headers) for record in found]
+    assert [each.rules for each in evidence if each is not None] == [("amount-is-known",)] * len(sent)
+    assert [row["amount"] for row in line.rows()] == [1]
+    assert line.reconcile().holds
+
+
 def filled(make: Callable[[int], bytes]) -> tuple[Sent, RawHeaders]:
     """Give a record that makes a batch of exactly the size that the source topic allows."""
     headers = ((b"trace", b"t" * 1000),)

@@ -34,6 +34,12 @@ DAYS = {
     "kwargs": {"column": "day", "mostly": 0.9},
     "on_violation": "alert",
 }
+FEW = {
+    "id": "few-rows",
+    "type": "expect_table_row_count_to_be_between",
+    "kwargs": {"max_value": 3},
+    "severity": "warning",
+}
 REASON = Violation(
     Stage.EXPECTATION,
     "plausible-mean",
@@ -61,13 +67,13 @@ def test_a_batch_as_expected_is_written_and_both_judges_say_so(
     make_line: Callable[..., Line], sink: str
 ) -> None:
     line = make_line(sink=sink, expectations_proof_every=1)
-    expect(line, MEAN, MEDIAN, DAYS)
+    expect(line, MEAN, MEDIAN, DAYS, FEW)
     line.produce(*(row(number, number % 7 + 1) for number in range(20)), row(20, 999))
     line.enforce()
 
     (report,) = line.reports
     assert (report.written, report.quarantined) == (20, 1)
-    mean, median, days = report.expectations
+    mean, median, days, few = report.expectations
     assert mean == ExpectationResult(
         id="plausible-mean",
         type="expect_column_mean_to_be_between",
@@ -81,6 +87,7 @@ def test_a_batch_as_expected_is_written_and_both_judges_say_so(
     # A median is a value of the payload, or lies between two.
     assert (median.judged_by, median.outcome, median.observed) == ("great_expectations", "met", None)
     assert (days.outcome, days.considered, days.unexpected, days.agrees) == ("alerted", 20, 20, True)
+    assert (few.outcome, few.judged_by, few.agrees) == ("warned", "tidegate", True)
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "kafka"])

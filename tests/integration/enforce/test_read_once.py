@@ -153,6 +153,40 @@ def test_each_record_is_read_and_judged_once(
     assert line.ledger().totals.offsets == RECORDS
 
 
+def last_job(spark: SparkSession) -> int:
+    """Give the number of the last job that Spark has begun."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return max(jobs.apply(index).jobId() for index in range(jobs.size()))
+
+
+@pytest.mark.parametrize("sink", ["kafka", pytest.param("iceberg", marks=pytest.mark.full)])
+def test_compiled_expectations_ask_for_no_job_and_no_second_look(
+    make_line: Callable[..., Line], spark: SparkSession, tmp_path: Path, sink: str
+) -> None:
+    """Ten of them, noted while the records are judged; Great Expectations is not asked."""
+    line = make_line(sink=sink, expectations_proof_every=0)
+    bounds = {"column": "amount", "min_value": 0, "max_value": 30}
+    kinds = ("mean", "min", "max", "sum", "stdev")
+    expectations = [
+        {"id": f"{kind}-{index}", "type": f"expect_column_{kind}_to_be_between", "kwargs": bounds}
+        for kind in kinds
+        for index in range(2)
+    ]
+    asked = []
+    noted = {"expectations": [{**each, "on_violation": "alert"} for each in expectations]}
+    first = [{}] if sink == "iceberg" else []  # makes the table
+    for number, changes in enumerate([*first, {}, noted]):
+        notes = tmp_path / f"notes-{number}"
+        count_judged(line, notes, **changes)
+        line.produce(*(row(n) for n in range(RECORDS)))
+        before = last_job(spark)
+        line.enforce()
+        asked.append(last_job(spark) - before)
+        assert judged(notes) == RECORDS
+    assert [len(report.expectations) for report in line.reports][-2:] == [0, 10]
+    assert asked[-1] == asked[-2], asked
+
+
 def test_a_batch_that_stops_the_stream_is_read_and_judged_once(
     line: Line, rows_read: Callable[..., int], tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -14,7 +15,7 @@ from structlog.testing import capture_logs
 
 from contracts.errors import NotFoundError, Unavailable
 from spark_jobs.contract_source import RegistryGone
-from spark_jobs.steps import ignore_steps
+from spark_jobs.steps import Step, ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import run_streams
 from spark_jobs.topics import Topics
@@ -113,6 +114,54 @@ def test_a_failure_of_spark_is_named_by_its_innermost_cause(
         f"{line.contract_id}: gave up after repeated failures: java.lang.ArithmeticException: long overflow"
     )
     assert line.rows() == []
+
+
+class CutTransport(httpx.HTTPTransport):
+    """The way to a registry that does not answer the next `left` questions about schemas."""
+
+    left = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if self.left and request.url.path.startswith("/subjects/"):
+            self.left -= 1
+            raise httpx.ConnectError("cut", request=request)
+        return super().handle_request(request)
+
+
+def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """The registry is away when the first record of a new schema comes: the batch waits, and nothing is refused."""
+    line = make_line(partitions=1, max_offsets=1, restart_backoff_seconds=0.1)
+    publish(line.document(framing="confluent-prefix"))
+    subject, transport = f"/subjects/{line.topic}-value/versions", CutTransport()
+    with httpx.Client(base_url=registry.url) as client:
+        first = client.get(f"{subject}/1").json()["id"]
+        second = client.get("/schemas/ids/1", params={"fetchMaxId": "true"}).json()["maxId"] + 1
+        for number, schema_id in enumerate((first, second)):
+            value = b"\0" + schema_id.to_bytes(4) + (row(number).value or b"")
+            line.produce(replace(row(number), value=value, partition=0))
+
+        def register_and_cut(stream: str, step: Step) -> None:
+            """While the first record is judged a producer registers the schema of the second; then the line is cut."""
+            assert stream == line.contract_id
+            if step is Step.JUDGE and not cut:
+                body = {"schema": "", "metadata": {"properties": {"k": "v"}}}
+                assert client.post(subject, json=body).json()["id"] == second
+                transport.left = 2
+                cut.append(step)
+
+        cut: list[Step] = []
+        job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, register_and_cut)
+        with capture_logs() as logs, httpx.Client(base_url=registry.url, transport=transport) as way:
+            run_streams(job, [line.contract_id], way)
+    told = [each["error"] for each in logs if each["event"] == "stream_restarting"]
+    assert told
+    assert "names a schema that was not registered when the registry last answered" in told[0]
+    assert transport.left == 0
+    assert line.quarantined() == []
+    assert sorted(each["id"] for each in line.rows()) == ["r0", "r1"]
+    assert line.reconcile().holds
 
 
 def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(

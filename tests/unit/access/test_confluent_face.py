@@ -188,6 +188,22 @@ def test_a_reference_to_a_hidden_subject_is_one_to_nothing(hire: Hire) -> None:
     assert answers[0].status_code == 422
 
 
+def test_a_reference_without_a_context_is_one_to_a_subject_of_the_schemas_context(
+    hire: Hire, admin: Person
+) -> None:
+    for name in ("u", ":.team:u", ":.other:u"):
+        assert admin.ask("POST", f"/subjects/{name}/versions", {"schema": AVRO}).status_code == 200
+    body = {
+        "schema": '{"type":"array","items":"U"}',
+        "references": [{"name": "U", "subject": "u", "version": 1}],
+    }
+    team = hire("producer::.team:")
+    assert team.ask("POST", "/subjects/:.team:x/versions", body).status_code == 200
+    stranger = hire("producer:u", "producer::.other:x")  # sees another subject of that name only
+    refused = stranger.ask("POST", "/subjects/:.other:x/versions", body)
+    assert (refused.status_code, refused.json()["error_code"]) == (422, 42201)
+
+
 def test_who_refers_to_a_schema_is_shown_as_far_as_one_may_see(hire: Hire, admin: Person) -> None:
     person = '{"type":"record","name":"P","fields":[{"name":"u","type":"U"}]}'
     references = [{"name": "U", "subject": MINE, "version": 1}]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.unit.checks.workplace import PROPERTIES, Write, contract_text
+from tests.unit.checks.test_reports import SARIF
+from tests.unit.checks.workplace import PROPERTIES, Git, Write, contract_text
 
 from .check_reports import codes, found
 from .conftest import Run
@@ -336,6 +339,43 @@ class TestOutputs:
         )
         assert summary.read_text().startswith("before\n### Contracts: 1 breaking, 0 warnings\n")
         assert "Ask before merging: **bed-planning** · not affected: los-report" in summary.read_text()
+
+    def test_the_sarif_of_a_run_is_valid_and_points_at_lines(
+        self, tidegate: Run, arguments: tuple[str, ...]
+    ) -> None:
+        log = json.loads(tidegate(*arguments, "--format", "sarif").stdout)
+        assert list(SARIF.iter_errors(log)) == []
+        assert log["version"] == "2.1.0"
+        (run,) = log["runs"]
+        assert run["invocations"][0]["exitCode"] == 1
+        regions = [one["locations"][0]["physicalLocation"]["region"] for one in run["results"]]
+        assert {"startLine": AGE_LINE, "startColumn": 22} in regions
+
+    def test_the_junit_of_a_run_has_a_failure_for_each_finding_that_fails_it(
+        self, tidegate: Run, arguments: tuple[str, ...]
+    ) -> None:
+        suites = ET.fromstring(tidegate(*arguments, "--format", "junit").stdout)  # noqa: S314 - our own text
+        assert (suites.tag, suites.get("failures")) == ("testsuites", "1")
+        (failed,) = suites.findall(".//testcase[failure]")
+        assert (failed.get("file"), failed.get("line")) == ("new.json", str(AGE_LINE))
+        assert "accepted before, refused now" in (failed.findtext("failure") or "")
+
+    def test_files_folders_and_commits_are_compared_without_a_network(
+        self, tidegate: Run, write: Write, git: Git, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write("old/a.json")
+        write("new/a.json", maximum=120, version="2.0.0")
+        git.commit()
+
+        def refuse(*_: object, **__: object) -> None:
+            pytest.fail("a connection was opened")
+
+        monkeypatch.setattr(socket, "getaddrinfo", refuse)
+        monkeypatch.setattr(socket.socket, "connect", refuse)
+        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", "http://192.0.2.1:1")
+        for against, code in (("old", 1), ("old/a.json", 1), ("git:HEAD", 0)):
+            assert tidegate("check", "new", "--against", against).returncode == code
+        assert tidegate("diff", "old/a.json", "new/a.json").returncode == 0
 
     def test_colour_is_for_terminals(self, process: Run, arguments: tuple[str, ...]) -> None:
         assert b"\x1b[" not in process(*arguments).stdout

@@ -69,6 +69,42 @@ def test_one_version_is_asked_for_by_number_or_as_the_latest(ask: Ask) -> None:
     assert ask("POST", f"{CHECK}/3", {"schema": NEEDS})[1]["error_code"] == 40402
 
 
+@pytest.mark.parametrize(
+    ("level", "old", "new", "expected"),
+    [
+        ("NONE", ONE, NEEDS, True),
+        ("BACKWARD", ONE, NEEDS, False),
+        ("BACKWARD", NEEDS, ONE, True),
+        ("BACKWARD_TRANSITIVE", ONE, NEEDS, False),
+        ("BACKWARD_TRANSITIVE", NEEDS, ONE, True),
+        ("FORWARD", ONE, NEEDS, True),
+        ("FORWARD", NEEDS, ONE, False),
+        ("FORWARD_TRANSITIVE", ONE, NEEDS, True),
+        ("FORWARD_TRANSITIVE", NEEDS, ONE, False),
+        ("FULL", ONE, NEEDS, False),
+        ("FULL", NEEDS, ONE, False),
+        ("FULL", ONE, TWO, True),
+        ("FULL_TRANSITIVE", ONE, NEEDS, False),
+        ("FULL_TRANSITIVE", NEEDS, ONE, False),
+        ("FULL_TRANSITIVE", ONE, TWO, True),
+    ],
+)
+@only_sqlite
+def test_a_single_version_is_asked_at_every_level_and_no_other_version_with_it(
+    ask: Ask, level: str, old: str, new: str, expected: bool
+) -> None:
+    other = NEEDS if old == ONE else ONE  # would answer otherwise, and is not asked
+    ask("PUT", "/config/s", {"compatibility": "NONE"})
+    for text in (other, old):
+        assert ask("POST", "/subjects/s/versions", {"schema": text})[0] == 200
+    ask("PUT", "/config/s", {"compatibility": level})
+    for version in ("2", "latest"):
+        assert ask("POST", f"{CHECK}/{version}", {"schema": new})[1] == {"is_compatible": expected}
+        verbose = ask("POST", f"{CHECK}/{version}?verbose=True", {"schema": new})[1]
+        assert verbose["is_compatible"] is expected
+        assert bool(verbose["messages"]) is not expected
+
+
 def test_an_unknown_subject_is_compatible_with_everything_but_has_no_versions(ask: Ask) -> None:
     assert ask("POST", f"{CHECK}/latest", {"schema": ONE})[1] == {"is_compatible": True}
     assert ask("POST", CHECK, {"schema": ONE})[1] == {"is_compatible": True}

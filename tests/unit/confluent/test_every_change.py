@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from uuid import uuid4
 
@@ -71,7 +72,7 @@ def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
         before = len(entries(client))
         answer = ask(method, path, body)
         assert answer[0] < 300, (method, path, answer)
-        assert len(entries(client)) > before, (method, path)
+        require_told(entries(client)[before:], f"{method} {path}")
     changing = {(each.method, each.path) for each in OPERATIONS if each.rule.role > Role.VIEWER}
     assert changing - {(method, pattern) for method, pattern, _, _ in CONFLUENT} == STORES_NOTHING.keys()
 
@@ -121,4 +122,18 @@ def change(client: Any, method: str, path: str, body: Any) -> None:
     content = None if body is None else json.dumps(body)
     answer = client.request(method, path, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code < 300, (method, path, answer.text)
-    assert len(entries(client)) > before, (method, path)
+    require_told(entries(client)[before:], f"{method} {path}")
+
+
+def require_told(found: list[dict[str, Any]], request: str) -> None:
+    """Require that it stands there who did it to what, and hashes that tell the content before from that after."""
+    assert found, request
+    for entry in found:
+        assert entry["who"] == "anonymous", request
+        # Settings that hold for all are no subject's.
+        assert bool(entry["subject"]) is not request.endswith((" /config", " /mode")), (request, entry)
+        hashes = (entry["before"], entry["after"])
+        # A schema has its GUID, everything else a SHA-256.
+        assert all(each is None or re.fullmatch("[0-9a-f]{64}|[0-9a-f-]{36}", each) for each in hashes), entry
+        # A status is no content: the action says from which to which.
+        assert (entry["before"] == entry["after"]) is ("-to-" in entry["action"]), (request, entry)

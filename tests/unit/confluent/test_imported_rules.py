@@ -216,6 +216,12 @@ def test_migrations_and_transformations_are_named() -> None:
     )
 
 
+@pytest.mark.parametrize("place", [None, "CLIENT", "GATEWAY", "nowhere"])
+def test_the_stream_judges_wherever_a_rule_set_is_enabled(place: str | None) -> None:
+    found = imported(rule(expr="message.age > 0"), enableAt=place)
+    assert places(found, {"age": 0}) == [""]
+
+
 def test_a_condition_is_judged_on_what_no_later_rule_changes() -> None:
     encrypt = rule(name="encrypt", kind="TRANSFORM", type="ENCRYPT", mode="WRITEREAD", tags=["PII"])
     names = rule(name="names", expr="message.name != ''")

@@ -200,6 +200,17 @@ def test_normalizing_finds_a_schema_whose_members_stand_in_another_order(ask: As
     assert (normal[0], normal[1]["version"]) == (200, 1)
 
 
+@pytest.mark.parametrize("scope", ["/config", "/config/s"])
+def test_normalizing_may_be_a_setting(ask: Ask, scope: str) -> None:
+    assert ask("PUT", scope, {"normalize": True}) == (200, {"normalize": True})
+    body = {"schema": '{"properties": {"b": {}, "a": {}}, "type": "object"}', "schemaType": "JSON"}
+    other = {**body, "schema": '{"type": "object", "properties": {"a": {}, "b": {}}}'}
+    made = ask("POST", "/subjects/s/versions", body)[1]
+    assert made["schema"] == '{"properties":{"a":{},"b":{}},"type":"object"}'
+    assert ask("GET", f"/schemas/ids/{made['id']}/schema")[1] == json.loads(made["schema"])
+    assert ask("POST", "/subjects/s/versions", other)[1]["version"] == 1
+
+
 def test_lookup_tells_an_unknown_subject_from_an_unknown_schema(ask: Ask) -> None:
     assert ask("POST", "/subjects/s?deleted=True", STRING) == (
         404,
@@ -280,13 +291,13 @@ def test_a_registration_adds_tags_removes_them_and_takes_those_of_the_version_be
     assert tags_of(ask("POST", path, body)[1]) == {"a": None, "d": None}
 
 
-def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_the_time_from_which_they_hold(
+def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_where_they_are_enabled(
     ask: Ask,
 ) -> None:
     rule = {"name": "known", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "message.a != 9"}
-    rules = {"enableAt": "2026-07-01T00:00:00Z", "domainRules": [{**rule, "disabled": False}]}
+    rules = {"enableAt": "CLIENT", "domainRules": [{**rule, "disabled": False}]}
     ask("POST", "/subjects/s/versions", {"schema": record("a"), "ruleSet": rules})
-    assert ask("GET", "/subjects/s/versions/1")[1]["ruleSet"]["enableAt"] == "2026-07-01T00:00:00Z"
+    assert ask("GET", "/subjects/s/versions/1")[1]["ruleSet"]["enableAt"] == "CLIENT"
     place = {"entityPath": ".U.a", "entityType": "sr_field"}
     tags = [{"schemaEntity": place, "tags": ["PII"]}]
     late = ask("POST", "/subjects/s/versions/1/tags", {"newVersion": 5, "tagsToAdd": tags})
@@ -296,16 +307,64 @@ def test_tags_may_make_a_version_of_a_given_number_and_rules_come_with_the_time_
     assert made["ruleSet"] == rules
 
 
+ARRAY_OF_U = {
+    "schema": '{"type": "array", "items": "U"}',
+    "references": [{"name": "U", "subject": "u", "version": -1}],
+}
+
+
 @pytest.mark.parametrize("name", ["reference_format", "referenceFormat"])
-def test_references_are_whole_names_of_subjects_whatever_format_is_asked_for(ask: Ask, name: str) -> None:
+def test_references_are_shown_as_they_were_registered_or_with_whole_names(ask: Ask, name: str) -> None:
     ask("POST", "/subjects/:.c:u/versions", {"schema": record("a")})
-    user = {
-        "schema": '{"type": "array", "items": "U"}',
-        "references": [{"name": "U", "subject": "u", "version": 1}],
-    }
-    made = ask("POST", "/subjects/:.c:s/versions", user)[1]
-    found = ask("GET", f"/schemas/ids/{made['id']}?subject=:.c:s&format=&{name}=")[1]
-    assert found["references"] == [{"name": "U", "subject": ":.c:u", "version": 1}]
+    made = ask("POST", "/subjects/:.c:s/versions", ARRAY_OF_U)[1]
+
+    def shown(path: str, format_: str | None, body: Any = None, **headers: str) -> list[str]:
+        join = "&" if "?" in path else "?"
+        query = "" if format_ is None else f"{join}{name}={format_}"
+        status, found = ask("GET" if body is None else "POST", f"{path}{query}", body, **headers)
+        assert status == 200
+        assert [(one["name"], one["version"]) for one in found["references"]] == [("U", 1)]
+        return [one["subject"] for one in found["references"]]
+
+    paths: list[tuple[str, Any]] = [
+        (f"/schemas/ids/{made['id']}?subject=:.c:s", None),
+        (f"/contexts/.c/schemas/ids/{made['id']}", None),
+        (f"/schemas/guids/{made['guid']}", None),
+        ("/subjects/:.c:s/versions/latest", None),
+        ("/subjects/:.c:s", ARRAY_OF_U),
+    ]
+    for path, body in paths:
+        for _ in range(2):  # from the database, then from memory
+            for format_ in (None, "", "default", "DEFAULT"):
+                assert shown(path, format_, body) == ["u"], path
+            for format_ in ("qualified", "QUALIFIED"):
+                assert shown(path, format_, body) == [":.c:u"], path
+            # It looks for a subject by the name that it is shown, in whatever context the schema is.
+            python = {"Confluent_Client_Version": "python/2.16.0"}
+            assert shown(path, None, body, **python) == [":.c:u"], path
+            assert shown(path, "default", body, **python) == ["u"], path
+        status, refused = ask(
+            "GET" if body is None else "POST", f"{path}{'&' if '?' in path else '?'}{name}=odd", body
+        )
+        assert (status, refused["error_code"]) == (422, 422)
+
+
+def test_a_reference_leads_into_the_context_of_the_schema_wherever_that_is_copied(ask: Ask) -> None:
+    guids = []
+    for context, field in ((".c", "a"), (".d", "b")):
+        ask("POST", f"/subjects/:{context}:u/versions", {"schema": record(field)})
+        made = ask("POST", f"/subjects/:{context}:s/versions", ARRAY_OF_U)[1]
+        guids.append(made["guid"])
+        resolved = ask("GET", f"/schemas/ids/{made['id']}?subject=:{context}:s&format=resolved")[1]
+        assert json.loads(resolved["schema"])["items"]["fields"][0]["name"] == field
+        assert ask("GET", f"/subjects/:{context}:u/versions/1/referencedby")[1] == [made["id"]]
+        assert ask("DELETE", f"/subjects/:{context}:u")[1]["error_code"] == 42206
+    # The name is hashed as it was registered, as Confluent does: a copy keeps its GUID.
+    assert guids[0] == guids[1]
+    whole = {**ARRAY_OF_U, "references": [{"name": "U", "subject": ":.c:u", "version": 1}]}
+    other = ask("POST", "/subjects/:.d:other/versions", whole)[1]
+    assert other["references"] == whole["references"]
+    assert other["guid"] not in guids
 
 
 def test_the_python_client_gets_tags_in_the_schema(ask: Ask) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import orjson
@@ -317,6 +317,38 @@ class TestLifecycle:
         assert [enforced(at) for at in instants] == [404, "1.2.0", "1.3.0", "1.2.0", 404]
         named = client.get(f"{VERSIONS}/1.2.0", params={"asOf": datetime.now(UTC).isoformat()})
         assert named.status_code == 422
+
+    def test_reads_as_of_an_instant_follow_promotions_and_deletes_of_both_faces(
+        self, client: Any, ask: Ask, make_contract: MakeContract, published: Any
+    ) -> None:
+        assert published
+
+        def enforced(at: str) -> Any:
+            answer = client.get(f"{VERSIONS}/latest", params={"asOf": at})
+            return answer.json()["version"] if answer.status_code == 200 else answer.status_code
+
+        def now() -> str:
+            return datetime.now(UTC).isoformat()
+
+        client.post(NATIVE, make_contract(version="1.3.0", status="draft"))
+        seen = [("1.2.0", now())]
+        assert self.change(client, "active", "1.3.0").status_code == 200
+        seen.append(("1.3.0", now()))
+        assert ask("DELETE", f"{SUBJECT}/versions/latest")[0] == 200
+        seen.append(("1.2.0", now()))
+        assert client.post(f"{VERSIONS}/1.3.0/undelete", b"").status_code == 200
+        seen.append(("1.3.0", now()))
+        assert ask("DELETE", SUBJECT)[0] == 200
+        seen.append((404, now()))
+        schema = as_json(schema_with(age={"type": ["integer", "null"]}))
+        version = ask("POST", f"{SUBJECT}/versions", schema)[1]["version"]
+        assert version == 3
+        seen.append((client.get(f"{VERSIONS}/latest").json()["version"], now()))
+        assert [enforced(at) for _, at in seen] == [expected for expected, _ in seen]
+        elsewhere = datetime.fromisoformat(seen[1][1]).astimezone(timezone(timedelta(hours=-9)))
+        assert enforced(elsewhere.isoformat()) == "1.3.0"
+        for wrong in ("yesterday", "2026-07-01", "2026-07-01T00:00:00", ""):
+            assert enforced(wrong) == 422, wrong
 
 
 def test_every_write_is_in_the_log_of_changes(client: Any, ask: Ask, make_contract: MakeContract) -> None:

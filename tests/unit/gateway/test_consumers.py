@@ -128,5 +128,8 @@ def test_deprecation_shows_who_still_reads(client: Any, make_contract: MakeContr
         ("2.0.0", None),
         ("1.2.0", ["report", "written"]),
     ]
+    page = "/desk/contracts/hospital.admissions"
+    assert "Still read by report, written." in client.get(f"{page}?version=1.2.0").text
+    assert "Still read by" not in client.get(page).text
     client.request("DELETE", f"{CONSUMERS}/report")
     assert client.get(version).headers["tidegate-read-by"] == "written"

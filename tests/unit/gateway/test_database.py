@@ -5,22 +5,27 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from contracts.errors import SettingsError, Unavailable
 from contracts.report import BatchReport
 from gateway.factory import Factory
-from gateway.storage.database import Database
+from gateway.storage import migrations
+from gateway.storage.database import Database, _alembic_config
 from gateway.storage.sql import Stores
 from gateway.storage.tables import Table
 from tests.postgresql import Postgresql, newest_binaries
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
+MIGRATIONS = Path(next(iter(migrations.__path__))) / "versions"
 
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -58,6 +63,63 @@ def test_migrations_run_up_down_and_up_again(empty_url: str) -> None:
     database.close()
     ours = {*Table.metadata.tables, "alembic_version"}
     assert states == [(True, ours), (False, {"alembic_version"}), (True, ours), (True, ours)]
+
+
+def shape(address: str) -> dict[str, Any]:
+    """What a database has of tables, with their columns and indexes."""
+    engine = create_engine(address)
+    found = inspect(engine)
+    shown = {
+        name: (
+            [(column["name"], str(column["type"]), column["nullable"]) for column in found.get_columns(name)],
+            sorted((index["name"] or "", index["column_names"]) for index in found.get_indexes(name)),
+            found.get_pk_constraint(name)["constrained_columns"],
+            sorted(key["constrained_columns"] for key in found.get_foreign_keys(name)),
+        )
+        for name in found.get_table_names()
+    }
+    engine.dispose()
+    return shown
+
+
+def test_each_migration_goes_down_to_what_was_there_before_it(empty_url: str) -> None:
+    database = Database(empty_url)
+    revisions = sorted(path.name[:4] for path in MIGRATIONS.glob("0*.py"))
+    assert len(revisions) >= 10
+    before = []
+    for revision in revisions:
+        before.append(shape(empty_url))
+        database.migrate(revision)
+        assert database.is_current() is (revision == revisions[-1])
+    assert len({str(each) for each in before}) == len(before)  # each changes something
+    with database._connect(writes=True) as connection, connection.begin():
+        config = _alembic_config(connection)
+        script = ScriptDirectory.from_config(config)
+        names = [one.revision for one in script.walk_revisions()][::-1]
+    assert names == revisions
+    for revision, expected in reversed(list(zip(["base", *revisions], before, strict=False))):
+        with database._connect(writes=True) as connection, connection.begin():
+            command.downgrade(_alembic_config(connection), revision)
+        found = shape(empty_url)
+        # The first one leaves the table by which Alembic knows where it is.
+        assert {name: each for name, each in found.items() if name in expected or expected} == expected
+    database.close()
+
+
+def test_migrations_go_down_and_up_again_over_what_is_kept(
+    factory: Factory, make_contract: MakeContract, make_report: MakeReport
+) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    factory.report_book().record("hospital.admissions", make_report(1))
+    database = factory.database
+    for revision in sorted((path.name[:4] for path in MIGRATIONS.glob("0*.py")), reverse=True):
+        with database._connect(writes=True) as connection, connection.begin():
+            command.downgrade(_alembic_config(connection), revision)
+    # Down to the first one, contracts and batch reports are still there, and the tables above are made anew.
+    database.migrate()
+    assert database.is_current()
+    assert factory.registry().version("hospital.admissions", "1.2.0").registry_id == 1
+    assert [each.stream for each in factory.streams().summaries()] == ["hospital.admissions"]
 
 
 def test_migrations_make_exactly_the_mapped_tables(database_url: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -107,6 +107,55 @@ def test_rules(
     expected = [Disposition.ACCEPTED, Disposition.ACCEPTED, Disposition.QUARANTINED]
     assert plan.judge(pa.array(values)).field("disposition").to_pylist() == expected
     assert [plan.explain(value).disposition for value in values] == expected
+
+
+LONGEST = 2**63 - 1
+UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+@pytest.mark.parametrize("unit", UNITS)
+def test_moments_of_every_unit_compare_as_moments_whatever_their_year(
+    make_plan: Any, unit: str, *, is_local: bool
+) -> None:
+    zone = "" if is_local else "Z"
+    at = logical("long", f"{'local-' if is_local else ''}timestamp-{unit}")
+    schema = {"type": "record", "name": "R", "fields": [{"name": "at", "type": at}]}
+    rules = [
+        {"kind": "range", "field": "/at", "not_before": f"1969-12-31T23:59:59{zone}"},
+        {"kind": "range", "field": "/at", "before": f"9999-12-31T23:59:59{zone}"},
+    ]
+    column = {"name": "at", "from": "/at", "type": "timestamp_ntz" if is_local else "timestamp"}
+    plan = make_plan(schema, *rules, kind="avro", columns=[column])
+    bare = make_plan(schema, kind="avro", columns=[column])
+    second = UNITS[unit]
+    is_far = LONGEST // second > 300_000_000_000  # the year 9999; nanoseconds end in 2262
+    for number, broken in (
+        (-1, []),
+        (-second, []),
+        (-second - 1, ["rule-0"]),
+        (0, []),
+        (LONGEST, ["rule-1"] if is_far else []),
+        (-LONGEST - 1, ["rule-0"]),
+    ):
+        file = io.BytesIO()
+        fastavro.schemaless_writer(file, fastavro.parse_schema(schema), {"at": number})
+        value = file.getvalue()
+        assert [each.code for each in plan.explain(value).violations] == broken, number
+        (judged,) = plan.judge(pa.array([value])).to_pylist()
+        assert judged["disposition"] == (Disposition.QUARANTINED if broken else Disposition.ACCEPTED)
+        # What a table's timestamps do not hold is a violation, never another moment.
+        (typed,) = bare.judge_typed(pa.array([value])).to_pylist()
+        explained = bare.explain(value, typed=True)
+        assert typed["disposition"] == explained.disposition
+        if typed["columns"] is None:
+            assert [each.code for each in explained.violations] == ["at"]
+            assert number in {LONGEST, -LONGEST - 1} or unit == "nanos"  # a billionth is no millionth
+        else:
+            found = typed["columns"]["at"]
+            moment = found if is_local else found.replace(tzinfo=None)
+            microseconds = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001 - as the column has it
+            assert microseconds * second == number * 10**6
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
-from typing import Any
+from typing import Any, get_args
 
 import fastavro
 import pyarrow as pa
@@ -15,6 +16,7 @@ from contracts.compatibility.finding import Direction
 from contracts.errors import ContractError
 from contracts.model import Compatibility, DataContract
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.rule_model import Rule
 from contracts.rules.places import go_together, located, places
 from contracts.verdict import Disposition
 
@@ -128,6 +130,50 @@ def low(field: str, **others: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_the_elements_that_break_a_rule_are_named(rule: Any, record: Any, expected: list[str]) -> None:
     assert expected == places_broken(plan_of(rule), record)
+
+
+KINDS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ({"kind": "forbidden", "field": "/lines/*/price", "values": [999]}, {"price": 1}, {"price": 999}),
+    ({"kind": "forbidden", "field": "/lines/*/reason", "set": "names"}, {"reason": "c"}, {"reason": "b"}),
+    ({"kind": "one_of", "field": "/lines/*/reason", "values": ["a"]}, {"reason": "a"}, {"reason": "b"}),
+    ({"kind": "one_of", "field": "/lines/*/reason", "set": "names"}, {"reason": "a"}, {"reason": "c"}),
+    ({"kind": "matches", "field": "/lines/*/reason", "pattern": "^a"}, {"reason": "ab"}, {"reason": "ba"}),
+    ({"kind": "range", "field": "/lines/*/price", "minimum": "0.30000000000000001"}, {"price": 1}, {"price": 0.3}),
+    ({"kind": "range", "field": "/lines/*/from", "after": "1900-01-01"}, {"from": "1900-01-02"}, {"from": "1900-01-01"}),
+    ({"kind": "range", "field": "/lines/*/took", "maximum": "P1D"}, {"took": "PT24H"}, {"took": "PT25H"}),
+    ({"kind": "range", "field": "/lines/*/at", "not_after": "now + 5 minutes"}, {"at": "2001-01-01T00:00:00Z"}, {"at": "2999-01-01T00:00:00Z"}),
+    ({"kind": "range", "field": "/lines/*/at", "not_before": "now - P1D", "now": "batch"}, {"at": "2999-01-01T00:00:00Z"}, {"at": "2001-01-01T00:00:00Z"}),
+    ({"kind": "freshness", "field": "/lines/*/at", "max_age": "PT15M"}, {"at": "2999-01-01T00:00:00Z"}, {"at": "2001-01-01T00:00:00Z"}),
+    ({"kind": "ordered", "fields": ["/lines/*/from", "/lines/*/to"], "strict": True}, {"from": "2024-01-01", "to": "2024-01-02"}, {"from": "2024-01-02", "to": "2024-01-02"}),
+    ({"kind": "ordered", "fields": ["/lines/*/from", "/lines/*/at"], "compare_as": "date"}, {"from": "2024-01-01", "at": "2024-01-01T00:00:00Z"}, {"from": "2024-01-02", "at": "2024-01-01T23:00:00Z"}),
+    ({"kind": "required_when", "field": "/lines/*/reason", "when": {"field": "/lines/*/price", "one_of": [0, 1]}}, {"price": 1, "reason": "x"}, {"price": 1}),
+    ({"kind": "required_when", "field": "/lines/*/reason", "when": {"field": "/lines/*/price", "present": True}}, {"price": None}, {"price": 1}),
+    ({"kind": "cel", "field": "/lines/*/price", "expr": "value != null && value > 0.0"}, {"price": 1}, {"price": -1}),
+    ({"kind": "cel", "field": "/lines/*/price", "expr": "has(parent.reason) || value > 0.0"}, {"price": -1, "reason": "x"}, {"price": -1}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "holds", "breaks"), KINDS)
+def test_every_kind_of_rule_is_asked_of_every_element(rule: Any, holds: Any, breaks: Any) -> None:
+    definition = copy.deepcopy(SCHEMA)
+    definition["properties"]["lines"]["items"]["properties"] |= {
+        "at": {"type": "string", "format": "date-time"},
+        "took": {"type": "string", "format": "duration"},
+    }
+    document = contract_of(rule, schema=definition).model_dump(by_alias=True, exclude_defaults=True)
+    document["reference_sets"] = {"names": {"values": ["a", "b"]}}
+    plan = compile_plan(DataContract.model_validate(document))
+    field = rule.get("field", rule.get("fields", [""])[-1])
+    assert places_broken(plan, {"lines": [holds, holds]}) == []
+    assert places_broken(plan, {"lines": [holds, breaks, holds, breaks]}) == [
+        field.replace("*", "1"),
+        field.replace("*", "3"),
+    ]
+
+
+def test_no_kind_of_rule_is_missing_from_the_table() -> None:
+    known = {each.model_fields["kind"].annotation.__args__[0] for each in get_args(get_args(Rule)[0])}
+    assert {rule["kind"] for rule, _, _ in KINDS} == known
 
 
 def test_a_field_that_is_missing_is_told_from_one_that_is_wrong() -> None:

@@ -311,5 +311,6 @@ SAMES = (
     ),
     Same("minContains without contains", {"minContains": 3}, True),
     Same("contentEncoding in 2020-12", {"contentEncoding": "base64"}, True),
+    Same("contentSchema", {"contentMediaType": "application/json", "contentSchema": {"minimum": 1}}, True),
     Same("a keyword of a later draft", d4(const=1), d4()),
 )

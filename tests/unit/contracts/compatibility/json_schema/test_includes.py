@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -116,6 +117,32 @@ def test_every_code_of_the_table_of_codes_is_one_that_is_given() -> None:
     given = {each.code for _, old, new, _ in BREAKING for each in compare(old, new).differences}
     given |= {each.code for case in UNSURES for each in compare(case.old, case.new).differences}
     assert given | NOT_IN_THE_TABLE.keys() == CODES.keys()
+
+
+def with_less(value: Any) -> Iterator[Any]:
+    """Give a document with a member, an item or a character less, anywhere in it."""
+    if isinstance(value, dict):
+        for name in value:
+            yield {other: part for other, part in value.items() if other != name}
+            yield from ({**value, name: part} for part in with_less(value[name]))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield [*value[:index], *value[index + 1 :]]
+            yield from ([*value[:index], part, *value[index + 1 :]] for part in with_less(item))
+    elif isinstance(value, str):
+        yield from (value[:index] + value[index + 1 :] for index in range(len(value)))
+
+
+def test_nothing_can_be_left_out_of_a_counterexample() -> None:
+    tried = 0
+    for name, old, new, _ in BREAKING:
+        texts = [each.counterexample.text for each in compare(old, new).differences if each.counterexample]
+        accepts, refuses = judge(old), judge(new)
+        smallest = decode_exactly(min(texts, key=len).encode())
+        for document in with_less(smallest):
+            tried += 1
+            assert not accepts.is_valid(document) or refuses.is_valid(document), (name, texts, document)
+    assert tried > 100
 
 
 def test_all_differences_are_reported_each_with_its_own_smallest_document() -> None:
