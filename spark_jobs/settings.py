@@ -115,6 +115,9 @@ class JobSettings(SinkSettings):
         default=10, ge=0, description="Restarts in a row without a published batch before a stream gives up."
     )
     restart_backoff_seconds: float = Field(default=1.0, gt=0)
+    heartbeat_seconds: float = Field(
+        default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
+    )
 
     @model_validator(mode="after")
     def _can_upsert(self) -> Self:

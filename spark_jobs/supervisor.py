@@ -37,7 +37,6 @@ _MAY_PASS = (Unavailable, PySparkException, Py4JError, KafkaException)
 
 _CAUSE = "Caused by: "
 _LONGEST_BACKOFF_SECONDS = 30.0
-_HEARTBEAT_SECONDS = 10.0
 
 
 class SparkGone(Unavailable):
@@ -177,7 +176,7 @@ def run_streams(
     with (
         _stop_on_signal(stopping) as received,
         closing(Reconciler(job.settings, registry)) as reconciler,
-        _heartbeat(threads, reconciler) as beat_now,
+        _heartbeat(threads, reconciler, job.settings.heartbeat_seconds) as beat_now,
     ):
         for thread in threads:
             thread.start()
@@ -193,7 +192,9 @@ def run_streams(
 
 
 @contextmanager
-def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Iterator[Callable[[], None]]:
+def _heartbeat(
+    threads: Sequence[StreamThread], reconciler: Reconciler, seconds: float
+) -> Iterator[Callable[[], None]]:
     """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts.
 
     A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it. Gives what
@@ -203,7 +204,7 @@ def _heartbeat(threads: Sequence[StreamThread], reconciler: Reconciler) -> Itera
 
     def beat() -> None:
         while not ended.is_set():
-            soon.wait(_HEARTBEAT_SECONDS)
+            soon.wait(seconds)
             soon.clear()
             if ended.is_set():
                 return

@@ -214,6 +214,7 @@ def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:
         "TIDEGATE_SINK": line.settings.sink,
         "TIDEGATE_ACCEPTED_SLOTS": str(line.settings.accepted_slots),
         "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
+        "TIDEGATE_HEARTBEAT_SECONDS": str(line.settings.heartbeat_seconds),
         "TIDEGATE_SPARK_DRIVER_MEMORY": "1g",
         **SHORT_LIVED_JAVA,
     }

@@ -93,7 +93,7 @@ def test_a_stream_holds_while_records_keep_coming(
     asking: Asking,
     settings: dict[str, str],
 ) -> None:
-    line = make_line(**settings)
+    line = make_line(**settings, heartbeat_seconds=0.5)  # the second request goes with a heartbeat in between
     publish(line.document(primary_key=["id"]))
     job = start(registry.url, [line], "--max-offsets", str(_AT_ONCE), "--trigger-seconds", "0")
     with records_coming(line):
