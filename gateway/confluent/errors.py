@@ -171,9 +171,29 @@ def referenced(subject: str, version: int, by: tuple[int, ...]) -> Refused:
     )
 
 
-def id_mismatch(schema_id: int) -> Refused:
+def read_only(subject: str) -> Refused:
+    """Say that a subject is not to be written."""
+    return not_permitted(f"Subject {subject} is in read-only mode")
+
+
+def no_import(subject: str) -> Refused:
+    """Say that ids are given in another mode only."""
+    return not_permitted(f"Subject {subject} is not in import mode")
+
+
+def not_read_write(subject: str) -> Refused:
+    """Say that a schema without an id is registered in another mode only."""
+    return not_permitted(f"Subject {subject} is not in read-write mode")
+
+
+def id_taken(schema_id: int) -> Refused:
     """Say that an id is another schema's."""
-    return Refused(422, 42207, f"Overwrite new schema with id {schema_id} is not permitted.")
+    return not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
+
+
+def id_mismatch(known: int, given: int) -> Refused:
+    """Say that a schema has another id."""
+    return Refused(422, 42207, f"Schema already registered with id {known} instead of input id {given}")
 
 
 def invalid_subject(subject: str, reason: str) -> Refused:
