@@ -153,7 +153,7 @@ def invalid_level() -> Refused:
 
 def invalid_mode() -> Refused:
     """Say that a text is no mode."""
-    return Refused(422, 42204, f"Invalid mode. Valid values are {MODES}")
+    return Refused(422, 42204, f"Invalid mode. Valid values are {MODES}.")
 
 
 def not_permitted(message: str) -> Refused:
@@ -167,7 +167,8 @@ def referenced(subject: str, version: int, by: tuple[int, ...]) -> Refused:
     return Refused(
         422,
         42206,
-        f"One or more references exist to the schema {{subject={subject},version={version}}}, by the schema ids {ids}",
+        f"One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}. "
+        f"They are those of the schema ids {ids}",
     )
 
 
