@@ -16,7 +16,7 @@ from contracts.diagnosis import Finding, diagnose
 from contracts.errors import ContractError, Problem
 from contracts.json_source import read_json
 from contracts.model import SCHEMA_KEY, DataContract
-from contracts.plan import compile_plan
+from contracts.plan import check_compiles
 from contracts.source import Place, Source, escape, syntax_error
 from contracts.yaml_source import read_yaml
 
@@ -196,7 +196,7 @@ def _compile_problems(draft: _Draft) -> list[Problem]:
     if draft.contract is None:
         return []
     try:
-        compile_plan(draft.contract)
+        check_compiles(draft.contract)
     except ContractError as error:
         found = [_locate_in(draft, problem) for problem in error.problems]
         told = {_told(problem) for problem in draft.problems}

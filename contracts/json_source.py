@@ -94,7 +94,8 @@ class _Reader:
         if match is None:
             self._fail("a string that is not closed, or holds a raw control character or an unknown escape")
         self._at = match.end()
-        value = str(json.loads(match.group()))
+        text = match.group()
+        value = str(json.loads(text)) if "\\" in text else text[1:-1]
         return Leaf(place, value, value)
 
     def _constant(self) -> Leaf:

@@ -23,6 +23,7 @@ from contracts.privacy.masks import Masks, masks_of, privacy_problems
 from contracts.privacy.tokens import MaskKey
 from contracts.rules.clock import Moments
 from contracts.rules.compile import DISPOSITIONS, compile_rules
+from contracts.rules.compiled import RuleSet
 from contracts.table_limits import NO_LIMITS, TableLimits
 from contracts.verdict import Severity, Stage, Verdict
 from contracts.wire import Frames
@@ -168,6 +169,42 @@ def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> Enf
     schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
     leaves the document.
     """
+    parts = _compile_parts(contract, mask_key)
+    quick = (
+        compile_acceptance(parts.payload_format, parts.rules, parts.columns)
+        if isinstance(parts.payload_format, JsonSchemaFormat)
+        else None
+    )
+    acceptance, typed_acceptance = quick or (None, None)
+    judging = Judging(
+        parts.payload_format,
+        parts.rules,
+        parts.columns,
+        acceptance,
+        typed_acceptance,
+        Frames(contract.framing, contract.schema_.type),
+        refusal=DISPOSITIONS[contract.on_violation],
+        refuses_null=contract.tombstones == "refuse",
+    )
+    return EnforcementPlan(contract, judging, parts.masks)
+
+
+def check_compiles(contract: DataContract) -> None:
+    """Find out whether a contract compiles, without what only judging needs. Raises ContractError as `compile_plan`."""
+    _compile_parts(contract, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is compiled of a contract before the quick way of accepting records: all in which mistakes show."""
+
+    payload_format: PayloadFormat
+    rules: RuleSet
+    columns: tuple[TypedColumn, ...]
+    masks: Masks
+
+
+def _compile_parts(contract: DataContract, mask_key: MaskKey | None) -> _Parts:
     problems = list(inconsistencies(contract))
     if contract.framing == "auto" and isinstance(contract.schema_, AvroSchema):
         message = "`auto` is for JSON: bare Avro may begin with a zero byte as well; say `none` or `confluent-prefix`"
@@ -193,23 +230,7 @@ def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> Enf
         problems += error.problems
     if problems or rules is None:
         raise ContractError(tuple(problems))
-    quick = (
-        compile_acceptance(payload_format, rules, columns)
-        if isinstance(payload_format, JsonSchemaFormat)
-        else None
-    )
-    acceptance, typed_acceptance = quick or (None, None)
-    judging = Judging(
-        payload_format,
-        rules,
-        columns,
-        acceptance,
-        typed_acceptance,
-        Frames(contract.framing, contract.schema_.type),
-        refusal=DISPOSITIONS[contract.on_violation],
-        refuses_null=contract.tombstones == "refuse",
-    )
-    return EnforcementPlan(contract, judging, masks)
+    return _Parts(payload_format, rules, columns, masks)
 
 
 def _compile_format(contract: DataContract) -> PayloadFormat:

@@ -13,7 +13,7 @@ from contracts.document import LoadedContract
 from contracts.errors import ContractError, Problem
 from contracts.fingerprint import fingerprint
 from contracts.model import Compatibility, DataContract
-from contracts.plan import compile_plan
+from contracts.plan import check_compiles
 from gateway.checks.baselines import Baseline, Missing
 from gateway.checks.discovery import Candidate
 from gateway.checks.history import ENFORCED, BaseVersion, History
@@ -61,7 +61,7 @@ def compare_documents(
 def _require_compiled(loaded: LoadedContract) -> None:
     """Make sure that a contract compiles. Raises ContractError with the place of each mistake."""
     try:
-        compile_plan(loaded.contract)
+        check_compiles(loaded.contract)
     except ContractError as error:
         raise ContractError(tuple(loaded.locate(problem) for problem in error.problems)) from error
 
@@ -125,7 +125,9 @@ def _comparison(
 
 def _compiled(version: BaseVersion) -> DataContract:
     """Load an earlier version that compiles; only such are compared. Raises ContractError."""
-    return compile_plan(version.load()).contract
+    contract = version.load()
+    check_compiles(contract)
+    return contract
 
 
 def _about(finding: Finding) -> tuple[object, ...]:

@@ -153,7 +153,7 @@ def invalid_level() -> Refused:
 
 def invalid_mode() -> Refused:
     """Say that a text is no mode."""
-    return Refused(422, 42204, f"Invalid mode. Valid values are {MODES}")
+    return Refused(422, 42204, f"Invalid mode. Valid values are {MODES}.")
 
 
 def not_permitted(message: str) -> Refused:
@@ -167,13 +167,34 @@ def referenced(subject: str, version: int, by: tuple[int, ...]) -> Refused:
     return Refused(
         422,
         42206,
-        f"One or more references exist to the schema {{subject={subject},version={version}}}, by the schema ids {ids}",
+        f"One or more references exist to the schema {{magic=1,keytype=SCHEMA,subject={subject},version={version}}}. "
+        f"They are those of the schema ids {ids}",
     )
 
 
-def id_mismatch(schema_id: int) -> Refused:
+def read_only(subject: str) -> Refused:
+    """Say that a subject is not to be written."""
+    return not_permitted(f"Subject {subject} is in read-only mode")
+
+
+def no_import(subject: str) -> Refused:
+    """Say that ids are given in another mode only."""
+    return not_permitted(f"Subject {subject} is not in import mode")
+
+
+def not_read_write(subject: str) -> Refused:
+    """Say that a schema without an id is registered in another mode only."""
+    return not_permitted(f"Subject {subject} is not in read-write mode")
+
+
+def id_taken(schema_id: int) -> Refused:
     """Say that an id is another schema's."""
-    return Refused(422, 42207, f"Overwrite new schema with id {schema_id} is not permitted.")
+    return not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
+
+
+def id_mismatch(known: int, given: int) -> Refused:
+    """Say that a schema has another id."""
+    return Refused(422, 42207, f"Schema already registered with id {known} instead of input id {given}")
 
 
 def invalid_subject(subject: str, reason: str) -> Refused:

@@ -11,8 +11,11 @@ from gateway.confluent.entities import Config, Metadata, RuleSet, SchemaRequest
 from gateway.confluent.errors import (
     IncompatibleSchema,
     id_mismatch,
+    id_taken,
     invalid_schema,
+    no_import,
     not_permitted,
+    not_read_write,
     schema_not_found,
     subject_not_found,
     version_not_found,
@@ -160,18 +163,25 @@ class _Wanted:
 
 
 def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _Compared | None]:
-    """Find the version if there is one already, or compare the schema with those before it."""
+    """Find the version if there is one already, or compare the schema with those before it.
+
+    What is registered already is found in every mode: producers that register their schema before they write go on
+    writing when the subject becomes read-only.
+    """
     subject, request = wanted.subject, wanted.request
-    mode = check_writable(stores, subject)
-    if mode == IMPORT or request.id >= 0:
-        return None, None
+    has_id = request.id >= 0
     config = config_in_scope(stores, subject)
     previous = stores.subjects.latest(subject)
     content = _content(stores, wanted, config, previous)
-    whole = _completed(content, request, config, previous, next_number(stores, subject))
+    if has_id:
+        whole = _imported(content, request)
+    else:
+        whole = _completed(content, request, config, previous, next_number(stores, subject))
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
         return found, None
+    if check_writable(stores, subject) == IMPORT or has_id:
+        return None, None
     compared = _compare(stores, wanted, whole, config)
     line = line_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
@@ -188,7 +198,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     content = _content(stores, wanted, config, previous)
     number = next_number(stores, subject)
     if is_import:
-        whole = replace(content, metadata=request.metadata, rule_set=request.rule_set)
+        whole = _imported(content, request)
     else:
         whole = _completed(content, request, config, previous, number)
     check_rule_set(whole.rule_set)
@@ -218,9 +228,9 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
 
 def _check_id(subject: str, request: SchemaRequest, *, is_import: bool) -> None:
     if is_import and request.id < 0:
-        raise not_permitted(f"Subject {subject} is in import mode; give the schema its id")
+        raise not_read_write(subject)
     if not is_import and request.id >= 0:
-        raise not_permitted(f"Subject {subject} is not in import mode; leave the id out")
+        raise no_import(subject)
     if request.id == 0:
         raise not_permitted("An id is at least 1")
 
@@ -238,19 +248,19 @@ def _number(stores: Stores, subject: str, request: SchemaRequest, following: int
 def _schema(
     stores: Stores, subject: str, request: SchemaRequest, whole: SchemaContent, at: datetime
 ) -> StoredSchema:
-    """Find the schema in the subject's context, or keep it there. Raises Refused (42207)."""
+    """Find the schema in the subject's context, or keep it there. Raises Refused (42205, 42207)."""
     context = context_of(subject)
     found = stores.schemas.by_guid(context, whole.guid)
     wanted = request.id if request.id > 0 else None
     if found is not None:
         if wanted not in {None, found.id}:
-            raise id_mismatch(request.id)
+            raise id_mismatch(found.id, request.id)
         return found
     if wanted is not None:
         taken = stores.schemas.by_id(context, wanted)
         spent = stores.schemas.spent_guid(context, wanted)
         if taken is not None or spent not in {None, whole.guid}:
-            raise id_mismatch(wanted)
+            raise id_taken(wanted)
     return stores.schemas.add(whole.to_keep(context), wanted, at)
 
 
@@ -275,6 +285,11 @@ def _content(
         found = parse(stores, context, found.schema_type, text, references)
     content = SchemaContent(found, references)
     return content.normalized() if wanted.manner.normalize or config.normalize else content
+
+
+def _imported(content: SchemaContent, request: SchemaRequest) -> SchemaContent:
+    """Give a schema just the metadata and rules that come with it: nothing is inherited by what is imported."""
+    return replace(content, metadata=request.metadata, rule_set=request.rule_set)
 
 
 def _completed(

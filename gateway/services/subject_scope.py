@@ -7,7 +7,7 @@ from typing import Any
 
 from contracts.model import Status
 from gateway.confluent.entities import Config
-from gateway.confluent.errors import not_permitted
+from gateway.confluent.errors import read_only
 from gateway.confluent.names import GLOBAL, scopes, topic_of
 from gateway.storage.sql import Stores
 
@@ -81,5 +81,5 @@ def check_writable(stores: Stores, subject: str) -> str:
     """Give the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
     mode = mode_in_scope(stores, subject)
     if mode in {READONLY, READONLY_OVERRIDE}:
-        raise not_permitted(f"Subject {subject} is in read-only mode")
+        raise read_only(subject)
     return mode

@@ -15,6 +15,7 @@ from gateway.confluent.errors import (
     no_subject_level,
     no_subject_mode,
     not_permitted,
+    subject_not_found,
 )
 from gateway.confluent.names import GLOBAL, canonical
 from gateway.confluent.rule_sets import check_rule_set
@@ -92,7 +93,7 @@ class SubjectSettings:
         return shown
 
     def delete_config(self, name: str, who: str) -> Config:
-        """Forget the settings of a scope; gives them. Raises Refused (40408)."""
+        """Forget the settings of a scope; gives them. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
 
@@ -101,7 +102,7 @@ class SubjectSettings:
             if old is None:
                 if scope == GLOBAL:
                     return Config(level=DEFAULT_LEVEL)
-                raise no_subject_level(scope)
+                raise subject_not_found(scope)
             stores.settings.put_config(scope, None)
             stores.audit.append(Change(at, who, "subject.config-deleted", scope, _hash(old)))
             return old
@@ -125,7 +126,7 @@ class SubjectSettings:
         return self._database.read(work)
 
     def put_mode(self, name: str, mode: str, *, force: bool, who: str) -> str:
-        """Set the mode of a scope. IMPORT needs a scope without schemas, or force. Raises Refused (42204, 42205)."""
+        """Set the mode of a scope. IMPORT needs a scope where nothing is alive, or force. Raises Refused (42204, 42205)."""
         scope, mode = canonical(name), mode.upper()
         if mode not in MODES:
             raise invalid_mode()
@@ -133,7 +134,8 @@ class SubjectSettings:
 
         def work(stores: Stores) -> str:
             old = mode_of(stores, scope)
-            if mode == IMPORT and old != IMPORT and not force and _has_versions(stores, scope):
+            begins = mode == IMPORT and mode_in_scope(stores, scope) != IMPORT
+            if begins and not force and _has_versions(stores, scope):
                 raise not_permitted("Cannot import since found existing subjects")
             stores.settings.put_mode(scope, mode)
             change = Change(at, who, "subject.mode-changed", scope, _mode_hash(old), _mode_hash(mode))
@@ -143,7 +145,7 @@ class SubjectSettings:
         return self._database.write(work)
 
     def delete_mode(self, name: str, who: str) -> str:
-        """Forget the mode of a scope; gives it. Raises Refused (40409)."""
+        """Forget the mode of a scope; gives it. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
 
@@ -152,7 +154,7 @@ class SubjectSettings:
             if old is None:
                 if scope == GLOBAL:
                     return READWRITE
-                raise no_subject_mode(scope)
+                raise subject_not_found(scope)
             stores.settings.put_mode(scope, None)
             stores.audit.append(Change(at, who, "subject.mode-deleted", scope, _mode_hash(old)))
             return old
@@ -184,12 +186,13 @@ def read_config(given: Mapping[str, Any]) -> Config:
 
 
 def _has_versions(stores: Stores, scope: str) -> bool:
+    """Whether anything is alive in a scope."""
     if scope == GLOBAL:
-        wanted = ListedSubjects(deleted=Deleted.SHOWN)
+        wanted = ListedSubjects()
     elif scope.endswith(":"):
-        wanted = ListedSubjects(prefix=scope, deleted=Deleted.SHOWN)
+        wanted = ListedSubjects(prefix=scope)
     else:
-        return bool(stores.subjects.numbers(scope, Deleted.SHOWN))
+        return bool(stores.subjects.numbers(scope, Deleted.LEFT_OUT))
     query = stores.subjects.subjects(wanted.context, wanted.beginning, wanted.deleted, None)
     return bool(stores.subjects.page(query, 0, 1))
 

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -47,6 +46,7 @@ from gateway.app import create_app
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
 from spark_jobs.contract_source import RegistryContract
+from tests.postgresql import Postgresql
 
 AVRO = '{"type":"record","name":"Admission","namespace":"hospital","fields":[{"name":"age","type":"int"}]}'
 WIDER = (
@@ -82,10 +82,20 @@ class Registry:
     recorder: Recorder
 
 
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an empty database that the tests of this module share."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('registry')}/registry.db"
+    else:
+        server: Postgresql = request.getfixturevalue("postgresql")
+        with server.database(template="template0") as url:
+            yield url
+
+
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    folder: Path = tmp_path_factory.mktemp("registry")
-    factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{folder}/registry.db")))
+def registry(database: str) -> Iterator[Registry]:
+    factory = Factory(GatewaySettings(database_url=SecretStr(database)))
     factory.database.migrate()
     recorder = Recorder(create_app(factory))
     listening = socket.create_server(("127.0.0.1", 0))
@@ -98,6 +108,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
         server.should_exit = True
         thread.join()
         listening.close()
+        factory.close()
 
 
 @pytest.fixture

@@ -7,15 +7,11 @@ import re
 from typing import Any
 from uuid import uuid4
 
-import pytest
-
 from gateway.access.principal import Role
 from gateway.access.rules import NATIVE
 from gateway.api.examples import CONTRACT
 from gateway.confluent.operations import OPERATIONS
 from tests.unit.confluent.conftest import Ask, record
-
-only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 RESOURCE = {"resourceName": "t", "resourceNamespace": "c", "resourceId": "r", "resourceType": "topic"}
 ASSOCIATED = {**RESOURCE, "associations": [{"subject": "s", "associationType": "value"}]}
@@ -66,7 +62,6 @@ def entries(client: Any) -> list[dict[str, Any]]:
     return found
 
 
-@only_sqlite
 def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
     for method, _, path, body in CONFLUENT:
         before = len(entries(client))
@@ -77,7 +72,6 @@ def test_every_change_through_the_confluent_face(client: Any, ask: Ask) -> None:
     assert changing - {(method, pattern) for method, pattern, _, _ in CONFLUENT} == STORES_NOTHING.keys()
 
 
-@only_sqlite
 def test_every_change_through_the_native_face(client: Any) -> None:
     contract, consumer = "/api/v1/contracts/hospital.admissions", "/consumers/report"
     stream, version = "/api/v1/streams/hospital.admissions", "/versions/1.3.0"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.unit.confluent.conftest import respond
 
 INT, LONG, STRING = ({"schema": f'"{name}"', "schemaType": "AVRO"} for name in ("int", "long", "string"))
@@ -120,7 +118,6 @@ PAIRS: list[tuple[str, str, Any, tuple[int, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_each_request_of_the_client_has_its_answer(client: Any) -> None:
     for method, path, body, (status, expected) in PAIRS:
         answer = respond(client, method, path, body, **HEADERS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,19 @@ from pydantic import SecretStr
 
 from gateway.app import create_app
 from gateway.factory import Factory
+from gateway.services.subject_scope import LEVELS, MODES
 from gateway.settings import GatewaySettings
+from tests.postgresql import Postgresql
 from tests.unit.confluent.conftest import respond
 from tests.unit.conftest import Client
 
 SUBJECTS = st.sampled_from(["b/c", "t-value"])
 TYPES = st.sampled_from(["int", "long", "double", "string", "boolean"])
 PROMOTIONS = {("int", "long"), ("int", "double"), ("long", "double")}
-LEVELS = st.sampled_from(["NONE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE"])
-MODES = st.sampled_from(["READWRITE", "READONLY"])
+FOR_ALL = ""
+SCOPES = st.sampled_from(["b/c", "t-value", FOR_ALL])
+IDS = st.integers(1, 8)
+Databases = Callable[[], AbstractContextManager[str]]
 
 
 class Model:
@@ -38,7 +44,7 @@ class Model:
         self.versions: dict[str, dict[int, tuple[str, bool]]] = {}
         self.majors: dict[int, int] = {}  # of the contract behind t-value, by the version's number
         self.ids: dict[str, int] = {}
-        self.next_id = 1
+        self.given: dict[int, str] = {}  # every id that was ever given, also of what was deleted for good
         self.levels: dict[str, str] = {}
         self.modes: dict[str, str] = {}
 
@@ -48,10 +54,34 @@ class Model:
     def everything(self, subject: str) -> list[int]:
         return sorted(self.versions.get(subject, {}))
 
+    @property
+    def next_id(self) -> int:
+        return max(self.given, default=0) + 1
+
+    def level(self, subject: str) -> str:
+        return self.levels.get(subject) or self.levels.get(FOR_ALL) or "BACKWARD"
+
+    def mode(self, subject: str) -> str:
+        for_all = self.modes.get(FOR_ALL, "READWRITE")
+        return for_all if for_all == "READONLY_OVERRIDE" else self.modes.get(subject, for_all)
+
+    def is_read_only(self, subject: str) -> bool:
+        return self.mode(subject).startswith("READONLY")
+
+    def add(self, subject: str, text: str, schema_id: int) -> int:
+        """Note a version; gives its number."""
+        self.ids[text] = schema_id
+        self.given[schema_id] = text
+        number = max(self.everything(subject), default=0) + 1
+        if subject == "t-value":
+            self.number_major(number, text)
+        self.versions.setdefault(subject, {})[number] = (text, False)
+        return number
+
     def compatible(self, subject: str, text: str) -> bool:
-        level = self.levels.get(subject, "BACKWARD")
+        level = self.level(subject)
         numbers = self.alive(subject)[::-1]
-        if subject == "t-value":  # a major version opens a compatibility group
+        if subject == "t-value" and numbers:  # a major version opens a compatibility group
             numbers = [number for number in numbers if self.majors[number] == self.majors[numbers[0]]]
         history = [self.versions[subject][number][0] for number in numbers]
         if level == "NONE":
@@ -61,7 +91,7 @@ class Model:
 
     def number_major(self, number: int, text: str) -> None:
         """Note the major version of a new version of t-value: another one when it breaks the one before it."""
-        level = self.levels.get("t-value", "BACKWARD").replace("NONE", "BACKWARD")
+        level = self.level("t-value").replace("NONE", "BACKWARD")
         alive = self.alive("t-value")
         stays = bool(alive) and fits(level, self.versions["t-value"][alive[-1]][0], text)
         self.majors[number] = self.majors[alive[-1]] if stays else max(self.majors.values(), default=0) + 1
@@ -83,21 +113,18 @@ def fits(level: str, old: str, new: str) -> bool:
 class RegistryMachine(RuleBasedStateMachine):
     """Does the same to the registry and to the model, and compares every answer."""
 
-    template: Path
-    folder: Path
-    runs = 0
+    databases: Databases
 
     def __init__(self) -> None:
         super().__init__()
-        type(self).runs += 1
-        path = self.folder / f"registry-{self.runs}.db"
-        shutil.copy(self.template, path)
-        self.factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{path}")))
+        self.database = self.databases()
+        self.factory = Factory(GatewaySettings(database_url=SecretStr(self.database.__enter__())))
         self.client = Client(create_app(self.factory))
         self.model = Model()
 
     def teardown(self) -> None:
         self.factory.close()
+        self.database.__exit__(None, None, None)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         answer = respond(self.client, method, path.replace("b/c", "b%2Fc"), body)
@@ -109,21 +136,44 @@ class RegistryMachine(RuleBasedStateMachine):
         status, answer = self.ask("POST", f"/subjects/{subject}/versions", {"schema": f'"{text}"'})
         model = self.model
         same = [number for number in model.alive(subject) if model.versions[subject][number][0] == text]
-        if model.modes.get(subject) == "READONLY":
-            assert (status, answer) == (422, 42205)
-        elif same:
+        if same:  # whatever the mode
             assert (status, answer["version"], answer["id"]) == (200, same[-1], model.ids[text])
+        elif model.mode(subject) != "READWRITE":
+            assert (status, answer) == (422, 42205)
         elif not model.compatible(subject, text):
             assert (status, answer) == (409, 409)
         else:
-            if text not in model.ids:
-                model.ids[text] = model.next_id
-                model.next_id += 1
-            number = max(model.everything(subject), default=0) + 1
-            if subject == "t-value":
-                model.number_major(number, text)
-            model.versions.setdefault(subject, {})[number] = (text, False)
+            number = model.add(subject, text, model.ids.get(text, model.next_id))
             assert (status, answer["version"], answer["id"]) == (200, number, model.ids[text])
+
+    @rule(subject=SUBJECTS, text=TYPES, schema_id=IDS)
+    def import_schema(self, subject: str, text: str, schema_id: int) -> None:
+        body = {"schema": f'"{text}"', "id": schema_id}
+        status, answer = self.ask("POST", f"/subjects/{subject}/versions", body)
+        model = self.model
+        same = [number for number in model.alive(subject) if model.versions[subject][number][0] == text]
+        known = model.ids.get(text)
+        if same and known == schema_id:
+            assert (status, answer["version"], answer["id"]) == (200, same[-1], schema_id)
+        elif model.mode(subject) != "IMPORT":
+            assert (status, answer) == (422, 42205)
+        elif known not in {None, schema_id}:
+            assert (status, answer) == (422, 42207)
+        elif model.given.get(schema_id, text) != text:
+            assert (status, answer) == (422, 42205)
+        else:  # compared with nothing
+            number = model.add(subject, text, schema_id)
+            assert (status, answer["version"], answer["id"]) == (200, number, schema_id)
+
+    @precondition(lambda self: "IMPORT" in self.model.modes.values())
+    @rule(subject=SUBJECTS, text=TYPES)
+    def import_with_the_next_id(self, subject: str, text: str) -> None:
+        self.import_schema(subject, text, self.model.ids.get(text, self.model.next_id))
+
+    @rule(subject=SUBJECTS, text=TYPES)
+    def ask_whether_compatible(self, subject: str, text: str) -> None:
+        answer = self.ask("POST", f"/compatibility/subjects/{subject}/versions", {"schema": f'"{text}"'})
+        assert answer == (200, {"is_compatible": self.model.compatible(subject, text)})
 
     @rule(subject=SUBJECTS, text=TYPES)
     def look_up(self, subject: str, text: str) -> None:
@@ -143,7 +193,7 @@ class RegistryMachine(RuleBasedStateMachine):
         alive, everything = model.alive(subject), model.everything(subject)
         if not everything:
             assert answer == (404, 40401)
-        elif model.modes.get(subject) == "READONLY":
+        elif model.is_read_only(subject):
             assert answer == (422, 42205)
         elif permanent and alive:
             assert answer == (404, 40405)
@@ -176,7 +226,7 @@ class RegistryMachine(RuleBasedStateMachine):
         versions = model.versions.get(subject, {})
         if not versions:
             assert answer == (404, 40401)
-        elif model.modes.get(subject) == "READONLY":
+        elif model.is_read_only(subject):
             assert answer == (422, 42205)
         elif number not in versions:
             assert answer == (404, 40402)
@@ -194,24 +244,55 @@ class RegistryMachine(RuleBasedStateMachine):
             assert answer == (200, number)
             versions[number] = (versions[number][0], True)
 
-    @rule(subject=SUBJECTS, level=LEVELS)
-    def set_level(self, subject: str, level: str) -> None:
-        assert self.ask("PUT", f"/config/{subject}", {"compatibility": level}) == (
-            200,
-            {"compatibility": level},
-        )
-        self.model.levels[subject] = level
+    @rule(scope=SCOPES, level=st.sampled_from(LEVELS))
+    def set_level(self, scope: str, level: str) -> None:
+        answer = self.ask("PUT", f"/config/{scope}".rstrip("/"), {"compatibility": level})
+        assert answer == (200, {"compatibility": level})
+        self.model.levels[scope] = level
+        self.levels_hold()
 
-    @rule(subject=SUBJECTS)
-    def forget_level(self, subject: str) -> None:
-        answer = self.ask("DELETE", f"/config/{subject}")
-        level = self.model.levels.pop(subject, None)
-        assert answer == ((404, 40408) if level is None else (200, {"compatibilityLevel": level}))
+    @rule(scope=SCOPES)
+    def forget_level(self, scope: str) -> None:
+        answer = self.ask("DELETE", f"/config/{scope}".rstrip("/"))
+        level = self.model.levels.pop(scope, "BACKWARD" if scope == FOR_ALL else None)
+        assert answer == ((404, 40401) if level is None else (200, {"compatibilityLevel": level}))
+        self.levels_hold()
 
-    @rule(subject=SUBJECTS, mode=MODES)
-    def set_mode(self, subject: str, mode: str) -> None:
-        assert self.ask("PUT", f"/mode/{subject}", {"mode": mode}) == (200, {"mode": mode})
-        self.model.modes[subject] = mode
+    def levels_hold(self) -> None:
+        for subject in ("b/c", "t-value"):
+            held = {"compatibilityLevel": self.model.level(subject)}
+            assert self.ask("GET", f"/config/{subject}?defaultToGlobal=true") == (200, held)
+            own = {"compatibilityLevel": self.model.levels.get(subject)}
+            found = self.ask("GET", f"/config/{subject}")
+            assert found == ((200, own) if subject in self.model.levels else (404, 40408))
+
+    # Most of the time things may be written.
+    @rule(scope=SCOPES, mode=st.sampled_from((*MODES, "READWRITE", "IMPORT")), force=st.booleans())
+    def set_mode(self, scope: str, mode: str, force: bool) -> None:
+        model = self.model
+        answer = self.ask("PUT", f"/mode/{scope}".rstrip("/") + f"?force={force}", {"mode": mode})
+        is_empty = not any(model.alive(name) for name in ("b/c", "t-value") if scope in {name, FOR_ALL})
+        if mode == "IMPORT" and model.mode(scope) != "IMPORT" and not force and not is_empty:
+            assert answer == (422, 42205)
+        else:
+            assert answer == (200, {"mode": mode})
+            model.modes[scope] = mode
+        self.modes_hold()
+
+    @rule(scope=SCOPES)
+    def forget_mode(self, scope: str) -> None:
+        answer = self.ask("DELETE", f"/mode/{scope}".rstrip("/"))
+        mode = self.model.modes.pop(scope, "READWRITE" if scope == FOR_ALL else None)
+        assert answer == ((404, 40401) if mode is None else (200, {"mode": mode}))
+        self.modes_hold()
+
+    def modes_hold(self) -> None:
+        for subject in ("b/c", "t-value"):
+            held = {"mode": self.model.mode(subject)}
+            assert self.ask("GET", f"/mode/{subject}?defaultToGlobal=true") == (200, held)
+            found = self.ask("GET", f"/mode/{subject}")
+            own = {"mode": self.model.modes.get(subject)}
+            assert found == ((200, own) if subject in self.model.modes else (404, 40409))
 
     @invariant()
     def lists_agree(self) -> None:
@@ -240,10 +321,28 @@ class RegistryMachine(RuleBasedStateMachine):
             assert answer.status_code == 404
 
 
-def test_under_transitive_levels_a_version_is_compared_within_its_major_version(
-    tmp_path: Path, migrated_sqlite: Path
-) -> None:
-    machine = type("Machine", (RegistryMachine,), {"template": migrated_sqlite, "folder": tmp_path})()
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Databases:
+    """Give a migrated database for as long as it is needed, as often as asked."""
+    if request.param == "postgresql":
+        server: Postgresql = request.getfixturevalue("postgresql")
+        return server.database
+    template: Path = request.getfixturevalue("migrated_sqlite")
+
+    def copied() -> AbstractContextManager[str]:
+        path = tmp_path / f"registry-{len(list(tmp_path.iterdir()))}.db"
+        shutil.copy(template, path)
+        return nullcontext(f"sqlite:///{path}")
+
+    return copied
+
+
+def machine_on(databases: Databases) -> type[RegistryMachine]:
+    return type("Machine", (RegistryMachine,), {"databases": staticmethod(databases)})
+
+
+def test_under_transitive_levels_a_version_is_compared_within_its_major_version(databases: Databases) -> None:
+    machine = machine_on(databases)()
     try:
         for subject in ("t-value", "b/c"):
             machine.set_level(subject, "NONE")
@@ -258,12 +357,10 @@ def test_under_transitive_levels_a_version_is_compared_within_its_major_version(
         machine.teardown()
 
 
-@pytest.mark.usefixtures("migrated_sqlite")
-def test_the_face_answers_as_the_model_says(tmp_path: Path, migrated_sqlite: Path) -> None:
-    machine = type("Machine", (RegistryMachine,), {"template": migrated_sqlite, "folder": tmp_path})
+def test_the_face_answers_as_the_model_says(databases: Databases) -> None:
     run_state_machine_as_test(
-        machine,
+        machine_on(databases),
         settings=settings(
-            max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=12, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

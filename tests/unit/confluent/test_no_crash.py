@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -22,10 +21,11 @@ def lines(_context: object, value: object) -> bytes:
     return str(value).encode("utf-8", "replace")
 
 
-def test_no_request_makes_the_registry_fail(tmp_path: Path, migrated_sqlite: Path) -> None:
-    path = tmp_path / "registry.db"
-    path.write_bytes(migrated_sqlite.read_bytes())
-    factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{path}")))
+@pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.full)], indirect=True
+)
+def test_no_request_makes_the_registry_fail(database_url: str) -> None:
+    factory = Factory(GatewaySettings(database_url=SecretStr(database_url)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(factory))
     schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
     operations = [found.ok() for found in schema.get_all_operations()]

@@ -28,6 +28,68 @@ PERSON_AVRO = (
     '{"name":"user","type":"io.confluent.kafka.example.User"},'
     '{"name":"address","type":"io.confluent.kafka.example.Address"}]}'
 )
+PERSON_JSON = """{
+  "$schema": "http://json-schema.org/draft-07/schema#",
+  "type": "object",
+  "title": "Person",
+  "properties": {
+    "name": {
+      "type": "string"
+    },
+    "age": {
+      "type": "integer",
+      "minimum": 0
+    },
+    "ssn": {
+      "type": "string",
+      "pattern": "^[0-9]{3}-[0-9]{2}-[0-9]{4}$"
+    },
+    "user": {
+      "$ref": "#/definitions/User"
+    },
+    "address": {
+      "$ref": "#/definitions/Address"
+    }
+  },
+  "required": ["name", "age"],
+  "definitions": {
+    "User": {
+      "type": "object",
+      "properties": {
+        "id": {"type": "string"},
+        "email": {"type": "string", "format": "email"}
+      }
+    },
+    "Address": {
+      "type": "object",
+      "properties": {
+        "street": {"type": "string"},
+        "city": {"type": "string"},
+        "zip": {"type": "string"}
+      }
+    }
+  }
+}"""
+# No schema of this type is registered here; its GUIDs show that the text is hashed whatever it is.
+PERSON_PROTOBUF = """syntax = "proto3";
+package io.confluent.kafka.example;
+import "google/protobuf/timestamp.proto";
+message Person {
+  string name = 1;
+  int32 age = 2;
+  string ssn = 3;
+  User user = 4;
+  Address address = 5;
+}
+message User {
+  string id = 1;
+  string email = 2;
+}
+message Address {
+  string street = 1;
+  string city = 2;
+  string zip = 3;
+}"""
 REFERENCES = (
     Reference(name="io.confluent.kafka.example.User", subject="User", version=1),
     Reference(name="io.confluent.kafka.example.Address", subject="Address", version=2),
@@ -73,23 +135,49 @@ RULES = RuleSet.model_validate(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("references", "metadata", "rules", "guid"),
-    [
-        ((), None, None, "d629bb05-ad85-3d20-fbcb-895de3c459f7"),
-        ((), None, RULES, "c0708b8f-65f6-b698-bffe-45c1dfa8987c"),
-        ((), METADATA, None, "2034166c-90a8-1166-0ff2-f5f62c80dbe0"),
-        ((), METADATA, RULES, "d9877161-cfdf-d8c5-4eb4-ab37ed50e9d5"),
-        (REFERENCES, None, None, "5c08d70e-5347-41b2-6369-199425d044eb"),
-        (REFERENCES, None, RULES, "96825311-eb10-b7f5-48be-2a023b4c018e"),
-        (REFERENCES, METADATA, None, "3619d8e0-2ee8-de51-0d9e-2520d39174d5"),
-        (REFERENCES, METADATA, RULES, "589556fb-ad98-e8e0-94fa-e6da3455433a"),
-    ],
-)
-def test_guids_are_those_of_the_peer(
-    references: tuple[Reference, ...], metadata: Metadata | None, rules: RuleSet | None, guid: str
-) -> None:
-    assert schema_guid(PERSON_AVRO, references, metadata, rules) == guid
+# Without anything, and then with rules, metadata and references counted up in binary.
+# Source: Confluent Schema Registry, `schema-md5-golden-data.json`.
+GUIDS = {
+    PERSON_AVRO: (
+        "d629bb05-ad85-3d20-fbcb-895de3c459f7",
+        "c0708b8f-65f6-b698-bffe-45c1dfa8987c",
+        "2034166c-90a8-1166-0ff2-f5f62c80dbe0",
+        "d9877161-cfdf-d8c5-4eb4-ab37ed50e9d5",
+        "5c08d70e-5347-41b2-6369-199425d044eb",
+        "96825311-eb10-b7f5-48be-2a023b4c018e",
+        "3619d8e0-2ee8-de51-0d9e-2520d39174d5",
+        "589556fb-ad98-e8e0-94fa-e6da3455433a",
+    ),
+    PERSON_JSON: (
+        "8d9ce1c2-8624-0d98-53ec-66d14051c703",
+        "b1dd5216-670b-476a-bba4-2763ff8720d6",
+        "c1410156-b1ec-346c-3b3b-e8ef9df4fd20",
+        "4f438fbe-c518-fea5-e433-82bd8c77e72f",
+        "ee6044f3-6476-c191-e6b6-e3eceeea87d6",
+        "0476399c-ee06-5d92-14fd-f3afe300b400",
+        "916dad4b-fef3-50ed-25ab-de84bd91c74a",
+        "fbab57e1-71f5-063c-288a-03fbfb24c505",
+    ),
+    PERSON_PROTOBUF: (
+        "fd291f54-9ebf-6b66-69c4-d7c94f57d765",
+        "e0a5944a-07ec-f8b3-2e65-d618095d9b93",
+        "56052a3d-b48e-0af1-2f4e-fb4fc5defed4",
+        "89665e7a-68a3-0750-503e-cab9c5ab6494",
+        "2acee2f0-10ab-9e39-ff5e-a3c6301a16fc",
+        "ca144a0b-d04f-9cdf-5576-bc3e0872c2ec",
+        "1b1cd912-56b3-5aec-ed5e-628e4f8d6b99",
+        "6e27c5d9-341f-eedd-8d14-8e32f414f50e",
+    ),
+}
+
+
+@pytest.mark.parametrize("number", range(8), ids="{:03b}".format)
+@pytest.mark.parametrize("text", GUIDS, ids=["avro", "json", "protobuf"])
+def test_guids_are_those_of_the_peer(text: str, number: int) -> None:
+    references = REFERENCES if number & 4 else ()
+    metadata = METADATA if number & 2 else None
+    rules = RULES if number & 1 else None
+    assert schema_guid(text, references, metadata, rules) == GUIDS[text][number]
 
 
 def test_empty_metadata_is_not_no_metadata() -> None:

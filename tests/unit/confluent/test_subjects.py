@@ -257,7 +257,7 @@ def test_an_id_deleted_for_good_comes_back_only_with_its_own_schema(ask: Ask) ->
     ask("DELETE", "/subjects/s")
     ask("DELETE", "/subjects/s?permanent=true")
     ask("PUT", "/mode/s", {"mode": "IMPORT"})
-    assert error(ask("POST", "/subjects/s/versions", {**INT, "id": 1})) == (422, 42207)
+    assert error(ask("POST", "/subjects/s/versions", {**INT, "id": 1})) == (422, 42205)
     assert ask("POST", "/subjects/s/versions", {**STRING, "id": 1})[1]["id"] == 1
 
 
