@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-from confluent_kafka import Producer
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from contracts.counts import RuleCount
@@ -212,6 +213,11 @@ class Traffic:
                 timestamp=int(when.timestamp() * 1000),
             )
         producer.commit_transaction(30)
+        # Committed is not yet to be read: the broker writes the markers after its answer.
+        while _ends(admin, topic, IsolationLevel.READ_COMMITTED) != _ends(
+            admin, topic, IsolationLevel.READ_UNCOMMITTED
+        ):
+            pass
 
     def day_of_admissions(
         self, stream: str = "hospital.admissions", *, hours: int = 24, seed: int = 7
@@ -250,3 +256,10 @@ class Traffic:
             rules=rules,
             lag_records=rng.randrange(4_000),
         )
+
+
+def _ends(admin: AdminClient, topic: str, isolation: IsolationLevel) -> list[int]:
+    """Where the two partitions of a topic end, for readers of an isolation level."""
+    request = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in (0, 1)}  # type: ignore[no-untyped-call] # it has no types
+    found = admin.list_offsets(request, isolation_level=isolation)
+    return [found[place].result(30).offset for place in request]

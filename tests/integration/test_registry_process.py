@@ -35,6 +35,15 @@ def starting(database_url: str) -> Iterator[Callable[[], Server]]:
         server.__exit__()
 
 
+def on_both(quickly: str) -> pytest.MarkDecorator:
+    """Run a test on both databases; one of them is enough for the quick run, for processes are what it is about."""
+    databases = [
+        pytest.param(name, marks=[] if name == quickly else [pytest.mark.full])
+        for name in ("sqlite", "postgresql")
+    ]
+    return pytest.mark.parametrize("database_url", databases, indirect=True)
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[[], Server]]:
     """Start servers over one database."""
@@ -76,6 +85,7 @@ def test_of_two_documents_under_one_version_one_wins(server: Server) -> None:
     assert latest.headers["etag"] == f'"{winner["fingerprint"]}"'
 
 
+@on_both(quickly="postgresql")
 def test_32_clients_of_two_processes_leave_one_id_each_and_a_whole_audit_chain(
     serve_on_both: Callable[[], Server], database_url: str
 ) -> None:
@@ -146,6 +156,7 @@ def test_a_restart_keeps_everything(serve: Callable[[], Server]) -> None:
     assert second.report(1).status_code == 200
 
 
+@on_both(quickly="postgresql")
 def test_kill_9_loses_nothing_that_was_acknowledged(serve_on_both: Callable[[], Server]) -> None:
     victim = serve_on_both()
     acknowledged: list[tuple[str, int]] = []
@@ -184,6 +195,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(serve_on_both: Callable[[], 
     assert check([read_line(json.dumps(entry).encode()) for entry in entries]).is_intact
 
 
+@on_both(quickly="sqlite")
 def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
     serve_on_both: Callable[[], Server],
 ) -> None:
@@ -222,6 +234,7 @@ def test_kill_9_loses_no_schema_that_was_acknowledged_and_gives_no_id_again(
     assert register(survivor, 10_000).json()["id"] == max(kept) + 1
 
 
+@on_both(quickly="postgresql")
 def test_what_one_process_deletes_stays_deleted_in_every_other_and_no_id_is_given_twice(
     serve_on_both: Callable[[], Server],
 ) -> None:

@@ -126,7 +126,6 @@ def test_a_zombie_wakes_up_to_another_epoch(
     [
         *((sink, step) for sink in ("iceberg", "delta", "postgresql") for step in (Step.JUDGE, Step.STAGE)),
         ("kafka", Step.DECIDE),
-        ("kafka-tasks", Step.DECIDE),
         ("kafka-tasks", Step.SLOT),
         ("iceberg-upsert", Step.STAGE),
         ("postgresql-upsert", Step.STAGE),

@@ -75,7 +75,7 @@ def test_tasks_write_what_is_accepted_in_order_and_their_number_may_change(
         assert offsets == sorted(offsets)
 
 
-@pytest.mark.parametrize("slots_after", [1, 3])
+@pytest.mark.parametrize("slots_after", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_a_batch_of_which_one_task_has_written_is_completed(tasks_line: Line, slots_after: int) -> None:
     """What the task of partition 0 wrote before its job was killed is final, whoever comes next."""
     line = tasks_line
@@ -102,7 +102,7 @@ def test_a_batch_of_which_one_task_has_written_is_completed(tasks_line: Line, sl
     assert line.ledger().slots == (1 if slots_after == 1 else 1 + slots_after)
 
 
-@pytest.mark.parametrize("slots_after", [1, 2])
+@pytest.mark.parametrize("slots_after", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_what_all_tasks_have_written_is_not_written_again(tasks_line: Line, slots_after: int) -> None:
     line = tasks_line
     line.produce(*(row(n, 999 if n == 3 else 1) for n in range(10)))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,17 +89,26 @@ def process(tmp_path: Path) -> Run:
     return run
 
 
-@pytest.fixture
-def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A registry that listens on a socket and keeps CONTRACT; commands find it by their environment."""
-    factory.registry().publish(CONTRACT.encode(), "contract.yaml")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+@contextmanager
+def listening(factory: Factory) -> Iterator[str]:
+    """A registry that serves on a socket, in a thread; gives its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", url)
-        yield url
+        while not server.started:  # it logs until then, to what the capture of output replaces meanwhile
+            assert thread.is_alive()
+            thread.join(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+
+@pytest.fixture
+def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A registry that keeps CONTRACT; commands find it by their environment."""
+    factory.registry().publish(CONTRACT.encode(), "contract.yaml")
+    with listening(factory) as url:
+        monkeypatch.setenv("TIDEGATE_REGISTRY_URL", url)
+        yield url

@@ -3,39 +3,27 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from structlog.testing import capture_logs
 
 from contracts.model import Status
-from gateway.app import create_app
 from gateway.factory import Factory
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, listening
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
-_END_SECONDS = 30
 ID = "hospital.admissions"
 
 
 @pytest.fixture
 def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a registry, known to every verb; connections wait in its socket until it serves."""
-    with capture_logs(), socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    """The address of a registry, known to every verb."""
+    with capture_logs(), listening(factory) as address:
         monkeypatch.setenv("TIDEGATE_REGISTRY_URL", address)
         yield address
-        server.should_exit = True
-        thread.join(_END_SECONDS)
-        assert not thread.is_alive()
 
 
 @pytest.fixture

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from contracts.model import Consumer
 from gateway.access.keys import Credentials
 from gateway.access.principal import read_grants
-from gateway.app import create_app
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, listening
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
-_END_SECONDS = 30
 
 
 @pytest.fixture
@@ -30,15 +24,9 @@ def settings(settings: GatewaySettings) -> GatewaySettings:
 
 @pytest.fixture
 def registry(factory: Factory) -> Iterator[str]:
-    """The address of a registry; connections wait in its socket until it serves."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(_END_SECONDS)
-        assert not thread.is_alive()
+    """The address of a registry."""
+    with listening(factory) as address:
+        yield address
 
 
 @pytest.fixture
