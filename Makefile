@@ -63,6 +63,7 @@ $(ENVIRONMENT): requirements-dev.lock pyproject.toml
 	  { echo "tidegate needs Python 3.11 to 3.13, $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 2; }
 	@echo "setup      environment in $(VENV) (a minute or two, once)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
+	@# An older pip remarks how two packages without wheels are built; there is nothing that anybody could do about it.
+	@PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

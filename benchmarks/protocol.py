@@ -73,14 +73,14 @@ class Stream:
         # The topic must be the one that the ledger counts, before its records are read and after.
         for _ in range(2):
             assert self._topics.identity(TOPIC) is not None
-        decision = decide(batch.plan, judged.tallies, judged.first_failed)
+        decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
         judged.write(decision)
         self.rows += decision.written
 
     def plainly(self, records: int) -> None:
         """Take a batch as a job does that trusts in luck."""
         batch, judged = self._judge(records)
-        decision = decide(batch.plan, judged.tallies, judged.first_failed)
+        decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
         to = Destination(self._quarantine, self._ledger, batch.plan)
         for topic, value, key, partition, timestamp_ms, headers in refused_records(
             judged.results.quarantined(), to, Counter[RuleKey]()

@@ -7,12 +7,14 @@ and driver share a disk they share files there instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from contracts.errors import Unavailable
 from spark_jobs.data_files import RECORDS, as_records
 
 
@@ -47,18 +49,15 @@ class SpoolFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer: pa.RecordBatchStreamWriter | None = None
-        self._file: pa.OSFile | None = None
+        self._open = ExitStack()
         self.written: list[str] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._writer is None or self._file is None:
-            return
-        self._writer.close()
-        self._file.close()
-        if error[0] is None:
+        self._open.close()
+        if self._writer is not None and error[0] is None:
             self.written.append(str(self._path))
 
     def write(
@@ -72,8 +71,8 @@ class SpoolFile:
         if not rows.num_rows:
             return
         if self._writer is None:
-            self._file = pa.OSFile(str(self._path), "wb")
-            self._writer = pa.ipc.new_stream(self._file, RECORDS)
+            file = self._open.enter_context(pa.OSFile(str(self._path), "wb"))
+            self._writer = self._open.enter_context(pa.ipc.new_stream(file, RECORDS))
         self._writer.write_batch(rows)
 
 
@@ -84,9 +83,13 @@ class SpooledRows:
     files: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the files where they lie."""
+        """Read the files where they lie. Raises Unavailable for one that is gone: the batch is judged again then."""
         for file in self.files:
-            with pa.memory_map(file) as source:
+            try:
+                source = pa.memory_map(file)
+            except OSError as error:
+                raise Unavailable(f"{file}: {error.strerror or 'it cannot be read'}") from error
+            with source:
                 yield from pa.ipc.open_stream(source)
 
     def release(self) -> None:

@@ -1,4 +1,7 @@
-"""The judge as a Spark column: the one plan of `contracts`, called on Arrow arrays in a Python worker."""
+"""The judge as a Spark column: the one plan of `contracts`, called on Arrow arrays in a Python worker.
+
+For queries that have records in a column; a stream judges and writes in one function (`data_files.py`).
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,21 @@ from contracts.rules.clock import Moments
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER
 from spark_jobs.crashes import crashes_without_values
-from spark_jobs.shadow import SHADOW_TYPE, Shadow
 
 _MOST_KNOWN: Final = 10_000
 _OURS: Final = (Unavailable, Fenced, StreamStopped)
 """What a worker may meet that has nothing to do with a record."""
 
 
-def judge_column(
-    plan: EnforcementPlan, *, typed: bool, shadow: Shadow | None = None
-) -> Callable[[Column], Column]:
+def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
     """Make the column function that judges a column of record values.
 
     It gives struct<disposition: byte, failed: binary>, and with `typed` also `columns`, the typed columns of the
     records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice. Where
     headers name the schemas of records, it looks at the column `headers` beside them, and where rules ask for now at
-    the column `timestamp`. With `shadow`, a field of that name holds that version's verdict, a SHADOW_TYPE.
+    the column `timestamp`.
     """
-    result = verdict_type(plan, typed=typed, shadow=shadow)
+    result = verdict_type(plan, typed=typed)
     # Each is pickled with its plan, which a worker compiles once however many tasks bring it.
     whole = plan.judge_typed if typed else plan.judge
 
@@ -50,21 +50,13 @@ def judge_column(
 
     def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
         with crashes_without_values():
-            moments = Moments(records=timestamps)
-            judged = whole(values, moments, schema_headers(plan, headers))
-            if shadow is None:
-                return judged
-            beside = shadow.judge(values, moments, lambda each: schema_headers(each, headers), typed=typed)
-        fields = [*judged.type, pa.field("shadow", SHADOW_TYPE)]
-        return pa.StructArray.from_arrays([*judged.flatten(), beside], fields=fields)
+            return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
 
     # The annotations are strings here; pyspark asks for the types themselves.
-    if shadow is not None or reads_headers(plan) or plan.asks_now:
+    if reads_headers(plan) or plan.asks_now:
         judge_beside.__annotations__ = dict.fromkeys(("values", "headers", "timestamps", "return"), pa.Array)
         beside = arrow_udf(judge_beside, result).asNondeterministic()
-        # A shadow may look at headers where the enforced version does not.
-        is_read = shadow is not None or reads_headers(plan)
-        headers = F.to_json("headers") if is_read else F.lit(None).cast("string")
+        headers = F.to_json("headers") if reads_headers(plan) else F.lit(None).cast("string")
         return lambda values: beside(values, headers, F.col("timestamp"))
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
     udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()
@@ -114,13 +106,12 @@ def worker_errors() -> Iterator[None]:
         raise
 
 
-def verdict_type(plan: EnforcementPlan, *, typed: bool, shadow: Shadow | None = None) -> StructType:
+def verdict_type(plan: EnforcementPlan, *, typed: bool) -> StructType:
     """Spark type of a judged value."""
     verdict = from_arrow_type(VERDICT_TYPE)
     assert isinstance(verdict, StructType)  # noqa: S101 - narrows for the type checker
     columns = [StructField("columns", column_types(plan))] if typed else []
-    beside = [] if shadow is None else [StructField("shadow", from_arrow_type(SHADOW_TYPE))]
-    return StructType([*verdict.fields, *columns, *beside])
+    return StructType([*verdict.fields, *columns])
 
 
 def column_types(plan: EnforcementPlan) -> StructType:

@@ -12,7 +12,8 @@ from typing import Protocol
 class Step(StrEnum):
     """The steps of a start (claim to scan) and of a batch (contract to publish), in order.
 
-    A slot's transaction is a part of quarantine, and committed is told when all is over: neither is timed.
+    A slot's transaction is a part of quarantine, and not timed; where tasks write, slot is all of theirs. Committed is told when
+    all is over, and not timed.
     """
 
     CLAIM = "claim"

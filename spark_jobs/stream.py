@@ -236,10 +236,11 @@ class StreamAttempt:
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
                 context = self._control.window.context(is_accepted=is_accepted)
-                decision = decide(plan, judged.tallies, judged.first_failed, settled, context)
-                decision = self._expectations.decide(plan, judged, decision)
+                told = judged.results
+                decision = decide(plan, told.tallies, told.first_failed, settled, context)
+                decision = self._expectations.decide(plan, told, decision)
                 if decision.over_budget and decision.written and not decision.refusal:
-                    decision = refused(plan, judged.tallies, decision, (REFUSED_WITH_BATCH,))
+                    decision = refused(plan, told.tallies, decision, (REFUSED_WITH_BATCH,))
         except BudgetSpent as spent:
             judged.release()
             raise self._trip(spent, batch) from None
@@ -357,7 +358,7 @@ class StreamAttempt:
 
     def _compared(self, judged: JudgedBatch) -> ShadowResult | None:
         try:
-            return judged.compared()
+            return judged.results.compared()
         except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
             log.warning("shadow_not_compared", stream=self._contract_id, error=type(error).__name__)
             return None

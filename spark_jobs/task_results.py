@@ -60,6 +60,10 @@ class TaskResults:
         names: list[str] = self.rows.column("file").drop_null().to_pylist()
         return names
 
+    def kept(self) -> pa.ChunkedArray:
+        """Give what the target had Spark keep, an array of binary."""
+        return self.rows.column("kept").drop_null()
+
     def quarantined(self) -> pa.Table:
         """Give the refused records, as `refused_records` takes them."""
         return with_headers(self._records(Disposition.QUARANTINED))

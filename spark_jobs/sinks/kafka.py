@@ -12,20 +12,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from contracts.counts import RuleKey
 from contracts.errors import Fenced
-from contracts.expectations.compile import Partials
-from contracts.ledger import BatchRefusal, Ledger, Settled, Vector, span
+from contracts.ledger import BatchRefusal, Ledger, Settled, Vector
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
-from contracts.shadow import ShadowResult
 from spark_jobs.accepted_rows import AcceptedRows, PackedRows, Packing, SpooledRows, Spooling, unpacked
-from spark_jobs.data_files import INPUT, RECORDS, RESULT_DDL, judge_and_write
-from spark_jobs.decide import Decision, FailedRecord, Tally
+from spark_jobs.data_files import RECORDS
+from spark_jobs.decide import Decision
 from spark_jobs.judge import worker_errors
 from spark_jobs.kafka_ledger import (
     ensure_ledger_topic,
@@ -37,7 +35,8 @@ from spark_jobs.kafka_ledger import (
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, accepted_records, refused_records
 from spark_jobs.session import is_local
-from spark_jobs.sinks.settling import accepted, settled_in, without
+from spark_jobs.sinks.judged_rows import judged_rows
+from spark_jobs.sinks.settling import accepted, settled_in
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.steps import Step, Stopwatch
 from spark_jobs.task_results import TaskResults
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from spark_jobs.settings import JobSettings
-
-_RECORDS_PER_TASK: Final = 25_000
-"""Fewer are no work for a task of their own."""
 
 
 class KafkaSink:
@@ -84,9 +80,6 @@ class KafkaSink:
     def start(self, start: StreamStart) -> Ledger:
         """Fence the driver's slot, read and claim the ledger; fence the tasks' slots, verify, scan."""
         self.adopt(start.plan)
-        if self._spool is not None:  # what a crash has left there is of no use
-            shutil.rmtree(self._spool, ignore_errors=True)
-            self._spool.mkdir(mode=0o700, parents=True)
         kafka = self._settings.kafka
         ensure_ledger_topic(self._topics)
         with start.watch(Step.FENCE):  # of slot 0: nothing of the ledger is in doubt from here on
@@ -103,6 +96,9 @@ class KafkaSink:
         self._producer, self._ledger = producer, claimed
         if claimed.slots > 1 or claimed.scan_from:
             self._settle(claimed, start.watch)
+        if self._spool is not None:  # whoever has left something there can publish it no more
+            shutil.rmtree(self._spool, ignore_errors=True)
+            self._spool.mkdir(mode=0o700, parents=True)
         return claimed
 
     def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
@@ -131,22 +127,16 @@ class KafkaSink:
     def judge(self, batch: MicroBatch) -> JudgedRecords:
         """Judge the rows that are not settled; the accepted ones are held where whoever writes them finds them."""
         settled = self._settled.within(batch.start, batch.end)
-        rows = without(batch.rows, settled).selectExpr(*INPUT)
         if self._tasks:
-            return self._judge_for_tasks(rows.coalesce(self._tasks), batch)
-        tasks = 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
+            return self._judge_for_tasks(judged_rows(batch, settled, Packing(), self._tasks), batch)
         target = Packing() if self._spool is None else Spooling(str(self._spool))
-        work = judge_and_write(batch.plan, target, batch.asked)
-        told = rows.coalesce(tasks).mapInArrow(work, RESULT_DDL).toArrow()
-        results = TaskResults(told, batch.plan, batch.asked)
-        packed = PackedRows(told.column("kept").drop_null())
-        return JudgedRecords(
-            self, batch, results, packed if self._spool is None else SpooledRows(tuple(results.files()))
-        )
+        results = TaskResults(judged_rows(batch, settled, target).toArrow(), batch.plan, batch.asked)
+        accepted = PackedRows(results.kept()) if self._spool is None else SpooledRows(tuple(results.files()))
+        return JudgedRecords(self, batch, results, accepted)
 
-    def _judge_for_tasks(self, rows: DataFrame, batch: MicroBatch) -> JudgedRecords:
+    def _judge_for_tasks(self, judged: DataFrame, batch: MicroBatch) -> JudgedRecords:
         """Judge a batch whose tasks will write what they accept: Spark keeps it where they are."""
-        kept = rows.mapInArrow(judge_and_write(batch.plan, Packing(), batch.asked), RESULT_DDL).persist()
+        kept = judged.persist()
         try:
             told = kept.filter("kept is null").drop("kept").toArrow()
         except BaseException:
@@ -208,38 +198,18 @@ class JudgedRecords:
     results: TaskResults
     accepted: AcceptedRows
 
-    @property
-    def tallies(self) -> tuple[Tally, ...]:
-        """Records by disposition and failed slots."""
-        return self.results.tallies
-
-    def first_failed(self) -> FailedRecord:
-        """Look for the first record that must not pass."""
-        return self.results.first_failed()
-
-    def noted(self) -> Partials:
-        """Put together what the tasks have noted of the accepted rows."""
-        return self.results.noted()
-
-    def library_rows(self) -> pa.Table:
-        """Put together the columns that were asked for of the accepted rows."""
-        return self.results.library_rows()
-
-    def compared(self) -> ShadowResult | None:
-        """Put together what the tasks have found about the shadow."""
-        return self.results.compared()
-
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger. Of a batch that is refused as a whole all are refused."""
         refused = self.results.quarantined()
+        accepted: Iterator[pa.RecordBatch] = iter(())
         if decision.refusal:
-            accepted = pa.Table.from_batches(self.accepted.batches(), RECORDS)
-            refused = pa.concat_tables([refused.select(RECORDS.names), accepted])
-            return self.sink.commit(iter(()), refused, decision, self.batch)
-        if not isinstance(self.accepted, KeptRows):
-            return self.sink.commit(self.accepted.batches(), refused, decision, self.batch)
-        self.sink.write_in_tasks(self.accepted, self.batch)
-        return self.sink.commit(iter(()), refused, decision, self.batch)
+            others = pa.Table.from_batches(self.accepted.batches(), RECORDS)
+            refused = pa.concat_tables([refused.select(RECORDS.names), others])
+        elif isinstance(self.accepted, KeptRows):
+            self.sink.write_in_tasks(self.accepted, self.batch)
+        else:
+            accepted = self.accepted.batches()
+        return self.sink.commit(accepted, refused, decision, self.batch)
 
     def release(self) -> None:
         """Let go of the accepted records."""

@@ -1,12 +1,9 @@
-"""The records that an attempt which was never published has written for good: found at a start, left out of every batch."""
+"""The records that an attempt which was never published has written for good: found at a start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
 from contracts.counts import rule_counts
 from contracts.errors import StreamStopped
@@ -20,7 +17,6 @@ from spark_jobs.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-    from pyspark.sql import DataFrame
 
 Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
 """Takes a record of an output topic and the topic's name; gives where it came from and what it settles, if it is ours."""
@@ -75,15 +71,3 @@ def accepted(message: Message, topic: str) -> tuple[Provenance, Settlement] | No
     if provenance is None:
         return None
     return provenance, Settlement(topic, message.partition() or 0, message.offset() or 0, is_accepted=True)
-
-
-def without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:
-    """Leave settled records out of a batch."""
-    if not settled:
-        return rows
-    partitions, offsets = zip(*settled, strict=True)
-    positions = pa.table(
-        {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
-    )
-    known = rows.sparkSession.createDataFrame(positions)
-    return rows.join(F.broadcast(known), ["partition", "offset"], "left_anti")

@@ -6,16 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
 from contracts.counts import RuleKey
-from contracts.expectations.compile import Partials
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
 from contracts.plan import EnforcementPlan
-from contracts.shadow import ShadowResult
-from spark_jobs.decide import Decision, FailedRecord, Tally
+from spark_jobs.decide import Decision
 from spark_jobs.noting import NOTHING_ASKED, Asked
 from spark_jobs.steps import Stopwatch
+from spark_jobs.task_results import TaskResults
 from spark_jobs.topics import Topic
 
 if TYPE_CHECKING:
@@ -87,24 +84,8 @@ class JudgedBatch(Protocol):
     """A batch that has been judged, once, and is held until it is written."""
 
     @property
-    def tallies(self) -> tuple[Tally, ...]:
-        """Records by disposition and failed slots; settled records are not among them."""
-        ...
-
-    def first_failed(self) -> FailedRecord:
-        """Give the first record, by partition and offset, that must not pass; to be asked when there is one."""
-        ...
-
-    def noted(self) -> Partials:
-        """Give what was noted of the accepted rows, for the expectations of the contract."""
-        ...
-
-    def library_rows(self) -> pa.Table:
-        """Give the columns that were asked for of the accepted rows."""
-        ...
-
-    def compared(self) -> ShadowResult | None:
-        """Give what the version would have made of the records that is judged beside; None where there is none."""
+    def results(self) -> TaskResults:
+        """What the tasks have told of the batch; settled records are not in it."""
         ...
 
     def write(self, decision: Decision) -> Published:

@@ -16,17 +16,15 @@ from pyspark import inheritable_thread_target
 
 from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
-from contracts.expectations.compile import Partials
-from contracts.ledger import BatchRefusal, Ledger, Settled, span
+from contracts.ledger import BatchRefusal, Ledger, Settled
 from contracts.plan import EnforcementPlan
-from contracts.shadow import ShadowResult
 from contracts.verdict import Disposition
-from spark_jobs.data_files import INPUT, RESULT_DDL, judge_and_write
-from spark_jobs.decide import Decision, FailedRecord, Tally
+from spark_jobs.decide import Decision
 from spark_jobs.noting import Asked
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, refused_records
-from spark_jobs.sinks.settling import quarantined, settled_in, without
+from spark_jobs.sinks.judged_rows import judged_rows
+from spark_jobs.sinks.settling import quarantined, settled_in
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
 _STAGE_ATTEMPTS = 5
-_RECORDS_PER_TASK = 25_000
-"""Fewer are judged in one task, and make one file of what several source partitions bring."""
 
 
 class StagedSink:
@@ -104,14 +100,8 @@ class StagedSink:
         plan = batch.plan.for_table(self._table.limits(batch.plan))
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
         settled = self._settled.within(batch.start, batch.end)
-        rows = without(batch.rows, settled)
-        records = span(batch.start, batch.end)
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
-        work = judge_and_write(batch.plan, target, batch.asked)
-        # One pass and one job: read, judged and written in the same task.
-        judged = (
-            rows.selectExpr(*INPUT).coalesce(1 + records // _RECORDS_PER_TASK).mapInArrow(work, RESULT_DDL)
-        )
+        judged = judged_rows(batch, settled, target)
         return JudgedFiles(self, batch, TaskResults(judged.toArrow(), batch.plan, batch.asked))
 
     def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
@@ -185,15 +175,6 @@ class JudgedFiles:
     results: TaskResults
     _is_decided: bool = False
 
-    @property
-    def tallies(self) -> tuple[Tally, ...]:
-        """Records by disposition and failed slots."""
-        return self.results.tallies
-
-    def first_failed(self) -> FailedRecord:
-        """Look for the first record that must not pass."""
-        return self.results.first_failed()
-
     def write(self, decision: Decision) -> Published:
         """Write refused records to the quarantine topic, and let the table have the files of the others.
 
@@ -222,25 +203,13 @@ class JudgedFiles:
         asked = Asked(refusals=(*self.batch.asked.refusals, refusal))
         again = self.sink.judge(replace(self.batch, asked=asked))
         quarantined = sum(
-            each.records for each in again.tallies if each.disposition is Disposition.QUARANTINED
+            each.records for each in again.results.tallies if each.disposition is Disposition.QUARANTINED
         )
         if quarantined + len(self.batch.settled) != decision.quarantined:
             raise Unavailable(
                 f"{self.sink.name}: the records of a refused batch were others when they were read again"
             )
         return again.write(replace(decision, refusal=()))
-
-    def noted(self) -> Partials:
-        """Put together what the tasks have noted of the accepted rows."""
-        return self.results.noted()
-
-    def library_rows(self) -> pa.Table:
-        """Put together the columns that were asked for of the accepted rows."""
-        return self.results.library_rows()
-
-    def compared(self) -> ShadowResult | None:
-        """Put together what the tasks have found about the shadow."""
-        return self.results.compared()
 
     def release(self) -> None:
         """Delete the files of a batch that was not to be written."""

@@ -68,3 +68,25 @@ def test_a_batch_that_stops_the_stream_lets_the_one_before_it_be_written(
         line.enforce()
     assert line.ledger().n == 1
     assert len(line.rows()) == A_BATCH
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sink": "kafka", "accepted_slots": 2}, {"sink": "iceberg", "write_mode": "upsert"}]
+)
+def test_a_stop_lets_a_batch_be_written_by_jobs_of_spark(
+    make_line: Callable[..., Line], settings: dict[str, object]
+) -> None:
+    """A query that stops cancels the jobs of its threads, so it is stopped when they are over."""
+    line = make_line(**settings)
+    line.contracts.plan = line.plan(primary_key=["id"])
+    line.produce(*(row(n) for n in range(RECORDS)))
+    stopping, is_stopped = Event(), Event()
+
+    def stop(_stream: str, step: Step) -> None:
+        if step is Step.DECIDE:
+            stopping.set()
+
+    attempt = line.attempt(stop, available_now=False)
+    attempt.run(stopping, is_stopped)
+    assert line.ledger().totals.written == RECORDS
+    assert line.reconcile().holds

@@ -1,0 +1,39 @@
+"""The one job that reads and judges a batch, for every sink: what becomes of accepted rows is the target's affair."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
+
+from contracts.ledger import Position, span
+from spark_jobs.data_files import INPUT, RESULT_DDL, RowTarget, judge_and_write
+from spark_jobs.sinks.sink import MicroBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_RECORDS_PER_TASK: Final = 25_000
+"""Fewer are judged in one task, and make one file of what several source partitions bring."""
+
+
+def judged_rows(
+    batch: MicroBatch, settled: Collection[Position], target: RowTarget, tasks: int | None = None
+) -> DataFrame:
+    """Judge the rows of a batch that are not settled, in so many tasks, or as many as pay; gives rows of RESULT."""
+    tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
+    rows = _without(batch.rows, settled) if settled else batch.rows
+    work = judge_and_write(batch.plan, target, batch.asked)
+    return rows.selectExpr(*INPUT).coalesce(tasks).mapInArrow(work, RESULT_DDL)
+
+
+def _without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:
+    """Leave settled records out of the batch."""
+    partitions, offsets = zip(*settled, strict=True)
+    positions = pa.table(
+        {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
+    )
+    known = rows.sparkSession.createDataFrame(positions)
+    return rows.join(F.broadcast(known), ["partition", "offset"], "left_anti")
