@@ -38,8 +38,8 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
 
-chaos: setup ## Kill the job at random for SECONDS_OF_CHAOS (600), then look at every record; the seed is printed
-	$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS_OF_CHAOS),600) $(if $(SEED),--seed $(SEED))
+chaos: setup ## Kill the job at random for SECONDS_OF_CHAOS (600) on SINK (iceberg), then look at every record
+	$(BIN)/python -m tests.chaos.run --seconds $(or $(SECONDS_OF_CHAOS),600) --sink $(or $(SINK),iceberg) $(if $(SEED),--seed $(SEED))
 
 bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
 	$(BIN)/python -m benchmarks.run

@@ -1,8 +1,11 @@
-"""The records and the contract that the benchmarks share: the demo's admissions, again and again."""
+"""The records and the contract that the benchmarks share: the demo's admissions in twelve fields, one in a hundred refused."""
 
 from __future__ import annotations
 
+import re
+from itertools import cycle
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,27 +15,50 @@ from contracts.model import DataContract
 from contracts.rule_model import Cel
 from gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 
-ROW_GROUP = 100_000
+ROW_GROUP: Final = 100_000
+REFUSED: Final = 100
+"""One record in so many is refused."""
+
+_LEFT_OUT: Final = ("admission_id", "consultant")
+_TEXT_LEFT_OUT: Final = re.compile(rb'"admission_id":"[^"]*",|,"consultant":"[^"]*"')
 
 
 def contract() -> DataContract:
-    """Return the admissions contract with its rules in the native kinds and without expectations.
+    """Return the admissions contract over twelve fields, with its rules in the native kinds and without expectations.
 
     What CEL costs is a figure of its own, and so is what expectations cost.
     """
-    whole = load_contract(CONTRACT_FILE).contract
-    return whole.model_copy(
-        update={"expectations": (), "rules": tuple(rule for rule in whole.rules if not isinstance(rule, Cel))}
+    whole = load_contract(CONTRACT_FILE).contract.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True
+    )
+    definition: dict[str, Any] = whole["schema"]["definition"]
+    for name in _LEFT_OUT:
+        del definition["properties"][name]
+    definition["required"] = [name for name in definition["required"] if name not in _LEFT_OUT]
+    columns = [column for column in whole["columns"] if column["name"] not in _LEFT_OUT]
+    changes = {"columns": columns, "primary_key": ["patient_id"], "expectations": []}
+    narrow = DataContract.model_validate({**whole, **changes})
+    return narrow.model_copy(
+        update={"rules": tuple(rule for rule in narrow.rules if not isinstance(rule, Cel))}
     )
 
 
 def values(records: int) -> list[bytes]:
-    """Return that many record values, 1 % of them refused: of the demo's corrupted records every third is kept."""
+    """Return that many record values, every REFUSED-th of which the contract refuses, in all the ways of the demo."""
     stream = admissions_stream()
-    distinct: list[bytes] = stream.records.column("value").to_pylist()
-    left_out = {index for position, index in enumerate(sorted(stream.marks)) if position % 3}
-    kept = [value for index, value in enumerate(distinct) if index not in left_out]
-    return [kept[index % len(kept)] for index in range(records)]
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    for index, value in enumerate(stream.records.column("value").to_pylist()):
+        narrow = _TEXT_LEFT_OUT.sub(b"", value)
+        mark = stream.marks.get(index)
+        if mark is None:
+            good.append(narrow)
+        elif (
+            mark.kind != "missing id" or b'"patient_id"' not in narrow
+        ):  # else the id was one that is left out
+            bad.append(narrow)
+    accepted, refused = cycle(good), cycle(bad)
+    return [next(accepted if index % REFUSED else refused) for index in range(records)]
 
 
 def write_parquet(records: int, path: Path) -> None:

@@ -110,7 +110,6 @@ SCHEMA: Final[dict[str, Any]] = {
     "type": "record",
     "name": "Admission",
     "fields": [
-        {"name": "admission_id", "type": "string"},
         {"name": "patient_id", "type": "string"},
         {"name": "hospital_id", "type": "string"},
         {"name": "age", "type": "int"},
@@ -119,7 +118,6 @@ SCHEMA: Final[dict[str, Any]] = {
         {"name": "discharge_date", "type": _DAY},
         {"name": "length_of_stay", "type": "int"},
         {"name": "ward", "type": "string"},
-        {"name": "consultant", "type": ["null", "string"], "default": None},
         {"name": "diagnosis_codes", "type": {"type": "array", "items": "string"}},
         {
             "name": "address",

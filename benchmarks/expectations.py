@@ -32,13 +32,13 @@ TEN: Final = (
     ("expect_column_max_to_be_between", {"column": "discharge_date", "max_value": "2099-12-31"}),
     ("expect_column_sum_to_be_between", {"column": "charge", "min_value": 0}),
     ("expect_column_values_to_be_between", {"column": "age", "min_value": 0, "max_value": 120}),
-    ("expect_column_values_to_not_be_null", {"column": "consultant", "mostly": 0.1}),
+    ("expect_column_values_to_not_be_null", {"column": "postcode", "mostly": 0.1}),
     (
         "expect_column_distinct_values_to_be_in_set",
         {"column": "ward", "value_set": ["cardiology", "general", "icu", "orthopaedics"]},
     ),
     ("expect_column_values_to_match_regex", {"column": "hospital_id", "regex": "^[A-Z]{3}[0-9]{2}$"}),
-    ("expect_column_value_lengths_to_equal", {"column": "admission_id", "value": 10}),
+    ("expect_column_value_lengths_to_equal", {"column": "patient_id", "value": 9}),
     (
         "expect_column_pair_values_a_to_be_greater_than_b",
         {"column_A": "discharge_date", "column_B": "admission_date", "or_equal": True},

@@ -17,37 +17,36 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import ByteType
+from pyspark.sql.types import BinaryType, ByteType
 from pyspark.util import PythonEvalType
 
 from benchmarks.admissions_data import write_parquet
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.rules import RULES, plan_of
 from benchmarks.spark_session import benchmark_session
-from contracts.judged import VERDICT_TYPE
+from contracts.judged import packed
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
-from spark_jobs.judge import judge_column, verdict_type
+from spark_jobs.judge import disposition_of, judge_column
 
 JSON_TYPE = (
-    "admission_id string, patient_id string, hospital_id string, age int, sex string, admission_date date, "
-    "discharge_date date, length_of_stay int, ward string, consultant string, diagnosis_codes array<string>, "
+    "patient_id string, hospital_id string, age int, sex string, admission_date date, "
+    "discharge_date date, length_of_stay int, ward string, diagnosis_codes array<string>, "
     "address struct<postcode: string, country: string>, charge double, note string"
 )
 # What the contract asks, as far as Catalyst can say it; null (also: not parsed) refuses where a field is required.
 PREDICATE = r"""
     coalesce(
-      rlike(j.admission_id, '^A[0-9]{9}$') and rlike(j.patient_id, '^P[0-9]{8}$')
+      rlike(j.patient_id, '^P[0-9]{8}$')
       and rlike(j.hospital_id, '^[A-Z]{3}[0-9]{2}$') and j.age >= 0 and j.sex in ('F', 'M', 'X')
       and j.length_of_stay >= 0 and j.ward in ('cardiology', 'general', 'icu', 'orthopaedics')
-      and (j.consultant is null or rlike(j.consultant, '^C[0-9]{4}$'))
       and size(j.diagnosis_codes) between 1 and 12
       and forall(j.diagnosis_codes, code -> rlike(code, '^[A-Z][0-9]{2}\\.[0-9]$'))
       and rlike(j.address.postcode, '^[A-Z]{1,2}[0-9]{1,2} [0-9][A-Z]{2}$') and rlike(j.address.country, '^[A-Z]{2}$')
@@ -140,14 +139,11 @@ def typed_in_worker(plan: EnforcementPlan) -> Callable[[Any], Any]:
         judged = plan.judge_typed(values)
         if len(judged.field(2)) != len(values):
             raise RuntimeError("columns are missing")
-        return pa.StructArray.from_arrays([judged.field(0), judged.field(1)], fields=list(VERDICT_TYPE))
+        return packed(judged)
 
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    result: Any = verdict_type(plan, typed=False)
-    udf: Callable[[Any], Any] = arrow_udf(
-        judge, result, PythonEvalType.SQL_SCALAR_ARROW_UDF
-    ).asNondeterministic()
-    return udf
+    udf = arrow_udf(judge, BinaryType(), PythonEvalType.SQL_SCALAR_ARROW_UDF).asNondeterministic()
+    return cast("Callable[[Any], Any]", udf)
 
 
 def from_json(frame: DataFrame) -> DataFrame:
@@ -191,7 +187,7 @@ _VALIDATORS: dict[str, Any] = {}
 def assert_agreement(frame: DataFrame, judge: Callable[[Any], Any], python: Any) -> None:
     """Assert that the judge and the Python UDF accept the same records, and that some are refused."""
     judged = frame.select(
-        (judge(F.col("value"))["disposition"] <= int(Disposition.ALERTED)).alias("judged"),
+        (disposition_of(judge(F.col("value"))) <= int(Disposition.ALERTED)).alias("judged"),
         python("value").alias("slow"),
     )
     counts = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.verdict import Disposition
 
@@ -11,6 +12,15 @@ VERDICT_TYPE = pa.struct(
     [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
 )
 """`failed` is a bit set, least significant bit of the first byte first, over `contracts.plan.EnforcementPlan.slots`; null for none."""
+
+
+def packed(verdicts: pa.StructArray) -> pa.Array:
+    """Give verdicts as one array of binary, null where nothing failed: what most records cross to the JVM with is nothing.
+
+    The first byte is the disposition, `failed` comes after it.
+    """
+    disposition = verdicts.field("disposition").view(pa.binary(1)).cast(pa.binary())
+    return pc.binary_join_element_wise(disposition, verdicts.field("failed"), pa.scalar(b"", pa.binary()))
 
 
 class Verdicts:

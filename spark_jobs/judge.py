@@ -17,17 +17,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its own __init__ names it without a type
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.judged import VERDICT_TYPE
+from contracts.judged import packed
 from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
+from contracts.verdict import Disposition
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER
 from spark_jobs.crashes import crashes_without_values
 
 _MOST_KNOWN: Final = 10_000
+_MOST_BYTES: Final = 2**31 - 1
 _OURS: Final = (Unavailable, Fenced, StreamStopped)
 """What a worker may meet that has nothing to do with a record."""
 
@@ -35,22 +37,22 @@ _OURS: Final = (Unavailable, Fenced, StreamStopped)
 def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Column]:
     """Make the column function that judges a column of record values.
 
-    It gives struct<disposition: byte, failed: binary>, and with `typed` also `columns`, the typed columns of the
-    records that are written. The function is marked nondeterministic, so that the optimizer never runs it twice. Where
-    headers name the schemas of records, it looks at the column `headers` beside them, and where rules ask for now at
-    the column `timestamp`.
+    It gives the verdict as binary, null where nothing failed, which `disposition_of` and `failed_of` read. With `typed` it
+    gives struct<verdict: binary, columns: struct>, with the typed columns of the records that are written. The function is
+    marked nondeterministic, so that the optimizer never runs it twice. Where headers name the schemas of records, it
+    looks at the column `headers` beside them, and where rules ask for now at the column `timestamp`.
     """
-    result = verdict_type(plan, typed=typed)
+    result = judged_type(plan, typed=typed)
     # Each is pickled with its plan, which a worker compiles once however many tasks bring it.
-    whole = plan.judge_typed if typed else plan.judge
+    whole, given = (plan.judge_typed, _with_columns) if typed else (plan.judge, packed)
 
     def judge(values: pa.Array) -> pa.Array:
         with crashes_without_values():
-            return whole(values)
+            return given(whole(values))
 
     def judge_beside(values: pa.Array, headers: pa.Array, timestamps: pa.Array) -> pa.Array:
         with crashes_without_values():
-            return whole(values, Moments(records=timestamps), schema_headers(plan, headers))
+            return given(whole(values, Moments(records=timestamps), schema_headers(plan, headers)))
 
     # The annotations are strings here; pyspark asks for the types themselves.
     if reads_headers(plan) or plan.asks_now:
@@ -61,6 +63,20 @@ def judge_column(plan: EnforcementPlan, *, typed: bool) -> Callable[[Column], Co
     judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
     udf: Callable[[Column], Column] = arrow_udf(judge, result).asNondeterministic()
     return udf
+
+
+def disposition_of(verdict: Column) -> Column:
+    """Read the number of the disposition out of a column of verdicts."""
+    return F.coalesce(F.ascii(verdict.cast("string")), F.lit(int(Disposition.ACCEPTED)))
+
+
+def failed_of(verdict: Column) -> Column:
+    """Read the bit set of failed slots out of a column of verdicts, as `plan.failed_slots` takes it; null where nothing failed."""
+    return F.substring(verdict, 2, _MOST_BYTES)
+
+
+def _with_columns(judged: pa.StructArray) -> pa.StructArray:
+    return pa.StructArray.from_arrays([packed(judged), judged.field("columns")], ["verdict", "columns"])
 
 
 def reads_headers(plan: EnforcementPlan) -> bool:
@@ -106,12 +122,11 @@ def worker_errors() -> Iterator[None]:
         raise
 
 
-def verdict_type(plan: EnforcementPlan, *, typed: bool) -> StructType:
+def judged_type(plan: EnforcementPlan, *, typed: bool) -> DataType:
     """Spark type of a judged value."""
-    verdict = from_arrow_type(VERDICT_TYPE)
-    assert isinstance(verdict, StructType)  # noqa: S101 - narrows for the type checker
-    columns = [StructField("columns", column_types(plan))] if typed else []
-    return StructType([*verdict.fields, *columns])
+    if not typed:
+        return BinaryType()
+    return StructType([StructField("verdict", BinaryType()), StructField("columns", column_types(plan))])
 
 
 def column_types(plan: EnforcementPlan) -> StructType:

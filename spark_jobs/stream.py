@@ -20,8 +20,8 @@ from pyspark import inheritable_thread_target
 from contracts.control import EventKind
 from contracts.counts import rule_counts
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.ledger import Ledger, Vector, require_contiguous, span
-from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.ledger import Vector, require_contiguous, span
+from contracts.output_topics import quarantine_topic
 from contracts.plan import EnforcementPlan
 from contracts.report import BatchReport
 from contracts.shadow import ShadowResult
@@ -36,15 +36,12 @@ from spark_jobs.library import Library
 from spark_jobs.reports import Reporter
 from spark_jobs.settings import JobSettings
 from spark_jobs.shadow_source import NoShadows, Shadows
-from spark_jobs.sinks.delta_table import DeltaTable, table_location
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from spark_jobs.sinks.kafka import KafkaSink
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
-from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, Sink, StreamStart
-from spark_jobs.sinks.staged import StagedSink
+from spark_jobs.sinks.opening import open_sink
+from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from spark_jobs.source import BatchOffsets, read_topic
+from spark_jobs.source_topic import find_source, require_same, resume
 from spark_jobs.steps import Step, StepObserver, Stopwatch
-from spark_jobs.topics import Topic, Topics
+from spark_jobs.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,15 +136,15 @@ class StreamAttempt:
         with watch(Step.CONTRACT):
             self._plan = self._contracts.current()
             require_running(self._control.current())
-        self._source = _require_source(self._job.topics, self._plan)
-        self._sink = _open_sink(self._job, self._contract_id, self._source)
-        earliest = self._job.topics.earliest(self._source.name)
-        latest = self._job.topics.latest(self._source.name)
-        begin = latest if self._job.settings.starting == "latest" else earliest
+        job = self._job
+        self._source = find_source(job.topics, self._plan)
+        self._sink = open_sink(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
+        begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
         self._control.fill_window(self._plan.contract.error_budget)
-        start = _resume(self._ledger, self._source, earliest, latest)
-        self._told_offsets = PublishedOffsets(self._job.settings.kafka, self._contract_id)
+        start = resume(self._ledger, self._source, earliest, latest)
+        self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)
         self._told_offsets.publish(self._source.name, self._ledger.end)
         log.info(
             "stream_started",
@@ -232,7 +229,7 @@ class StreamAttempt:
         try:
             self._await_written()
             # Asked again after the records were read: they are the topic's that the ledger counts.
-            self._require_same_topic()
+            require_same(self._job.topics, self._source, self._ledger)
             with watch(Step.DECIDE):
                 is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
                 context = self._control.window.context(is_accepted=is_accepted)
@@ -287,17 +284,12 @@ class StreamAttempt:
                 f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
                 f"reads {self._source.name}; start a stream for a contract of another id"
             )
-        self._require_same_topic()
+        require_same(self._job.topics, self._source, self._ledger)
         if plan.fingerprint != self._plan.fingerprint:
             self._await_written()  # under the contract that it was judged by
             self._sink.adopt(plan)
             self._plan = plan
         return plan
-
-    def _require_same_topic(self) -> None:
-        identity = self._job.topics.identity(self._source.name)
-        if identity is None or identity[0] != self._ledger.topic_id:
-            raise StreamStopped(_recreated(self._source.name))
 
     def _tell(
         self,
@@ -368,62 +360,3 @@ class StreamAttempt:
             return max(0, span(end, self._job.topics.latest(self._source.name)))
         except Unavailable:
             return None
-
-
-def _require_source(topics: Topics, plan: EnforcementPlan) -> Topic:
-    source = topics.describe(plan.contract.topic)
-    if source is None:
-        raise Unavailable(
-            f"topic {plan.contract.topic} of contract {plan.contract.id} does not exist; create it"
-        )
-    return source
-
-
-def _open_sink(job: Job, contract_id: str, source: Topic) -> Sink:
-    quarantine = _output(job.topics, quarantine_topic(source.name), source)
-    merge_mode = job.settings.merge_mode if job.settings.write_mode == "upsert" else None
-    if job.settings.sink == "iceberg":
-        return StagedSink(
-            job.settings, LedgerTable(job.spark, table_name(contract_id), merge_mode), quarantine
-        )
-    if job.settings.sink == "delta":
-        location = table_location(job.settings.warehouse, contract_id)
-        return StagedSink(job.settings, DeltaTable(job.spark, location, merge_mode), quarantine)
-    if job.settings.sink == "postgresql":
-        return StagedSink(job.settings, PostgresqlTable(job.settings, contract_id), quarantine)
-    accepted = _output(job.topics, accepted_topic(source.name), source)
-    return KafkaSink(job.settings, contract_id, accepted, quarantine)
-
-
-def _output(topics: Topics, name: str, source: Topic) -> Topic:
-    topics.ensure_output(name, source)
-    output = topics.describe(name)
-    if output is None:
-        raise Unavailable(f"topic {name} was created but is not there yet")
-    return output
-
-
-def _resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
-    """Where reading goes on, for every partition. Raises StreamStopped when that is no longer possible."""
-    if ledger.topic_id != source.topic_id:
-        raise StreamStopped(_recreated(source.name))
-    for partition, end in sorted(ledger.end.items()):
-        if earliest.get(partition, 0) > end:
-            raise StreamStopped(
-                f"{source.name}: partition {partition} begins at {earliest[partition]}, the ledger ends at {end}: records "
-                "were deleted before they were judged. Lengthen the topic's retention; to go on without them, give the "
-                "stream a new table or contract id and start at the earliest record"
-            )
-        if latest.get(partition, 0) < end:
-            raise StreamStopped(
-                f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
-                "the broker has lost records that were judged; restore them before going on"
-            )
-    return {partition: ledger.end.get(partition, first) for partition, first in earliest.items()}
-
-
-def _recreated(topic: str) -> str:
-    return (
-        f"topic {topic} was deleted and made anew: its offsets say nothing about the ledger's. Give the new topic a new "
-        "contract id (or a new table) and start again"
-    )

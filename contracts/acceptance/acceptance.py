@@ -177,9 +177,10 @@ def _doubtful(part: pa.Array, values: list[bytes | None], may_change: list[bool]
     first, end = int(offsets[0]), int(offsets[-1])
     if any(may_change):
         yield from (position for position, is_suspect in enumerate(may_change) if is_suspect)
-    if not _is_text(part):
+    text = data.slice(first, end - first).to_pybytes()
+    if not text.isascii() and not _is_text(part):
         yield from _positions(values, lambda value: not _is_utf8(value))
-    if b"\\" in data.slice(first, end - first).to_pybytes():
+    if b"\\" in text:
         yield from _positions(values, lambda value: _SEPARATOR_ESCAPE in value)
     if (offsets[1:] - offsets[:-1]).max() > FLAT_BYTES:
         yield from _positions(values, _is_too_deep)

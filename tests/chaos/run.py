@@ -34,12 +34,19 @@ from tests.integration.enforce.checker import CLEAN, account
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment, row
 from tests.integration.enforce.registry import Registry
+from tests.postgresql import Postgresql
 
 PARTITIONS = 4
 RECORDS_PER_SECOND = 100
 LONGEST_SECONDS = 45.0
 """A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
 OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
+SINKS: dict[str, dict[str, object]] = {
+    "iceberg": {"sink": "iceberg"},
+    "kafka": {"sink": "kafka"},
+    "kafka-tasks": {"sink": "kafka", "accepted_slots": 2},
+    "postgresql": {"sink": "postgresql"},
+}
 
 
 class Chaos:
@@ -117,17 +124,18 @@ class Chaos:
             job.end()
 
 
-def _line(bootstrap: str, folder: Path) -> Line:
-    settings = JobSettings(
-        bootstrap_servers=bootstrap,
-        registry_url="http://none",
-        warehouse=folder / "warehouse",
-        checkpoints=folder / "checkpoints",
-    )
+def _line(bootstrap: str, folder: Path, sink: dict[str, object]) -> Line:
+    known: dict[str, object] = {
+        "bootstrap_servers": bootstrap,
+        "registry_url": "http://none",
+        "warehouse": folder / "warehouse",
+        "checkpoints": folder / "checkpoints",
+    }
+    settings = JobSettings.model_validate(known | sink)
     topic = "chaos"
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    # Its jobs are processes of their own, and Iceberg's tables are read without Spark.
+    # Its jobs are processes of their own, and no sink of SINKS is read with Spark.
     return Line(cast("SparkSession", None), settings, topic, "test.chaos")
 
 
@@ -135,8 +143,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))  # noqa: S311 - as above
+    parser.add_argument("--sink", choices=SINKS, default="iceberg")
     asked = parser.parse_args()
-    print(f"seed {asked.seed}", flush=True)
+    print(f"seed {asked.seed}, sink {asked.sink}", flush=True)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-chaos-")))
         jars = ensure_jars()
@@ -145,7 +154,11 @@ def main() -> int:
         broker = stack.enter_context(Broker(folder / "broker", run, jars, find_java(), options))
         registry = Registry(folder, 0)
         stack.callback(registry.stop)
-        line = _line(broker.bootstrap, folder)
+        sink = SINKS[asked.sink]
+        if asked.sink == "postgresql":
+            server = stack.enter_context(Postgresql.running())
+            sink = {**sink, "postgresql_url": stack.enter_context(server.database(template="template0"))}
+        line = _line(broker.bootstrap, folder, sink)
         httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
         chaos = Chaos(line, registry.url, jars, asked.seed)
         stopping = Event()

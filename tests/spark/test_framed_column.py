@@ -15,7 +15,7 @@ from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
 from contracts.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from spark_jobs.judge import judge_column, worker_errors
+from spark_jobs.judge import disposition_of, judge_column, worker_errors
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 KNOWN = WriterSchema(7, UUID(int=7), "avro", SCHEMA)
@@ -70,7 +70,8 @@ def test_headers_name_the_schema_of_each_record(spark: SparkSession) -> None:
     )
     judge = judge_column(plan("confluent-header", is_current=True), typed=True)
     judged = spark.createDataFrame(table).coalesce(1).select(judge(F.col("value")).alias("v"))
-    found = judged.select("v.disposition", "v.columns.a").toArrow().to_pydict()
+    disposition = disposition_of(F.col("v.verdict")).alias("disposition")
+    found = judged.select(disposition, "v.columns.a").toArrow().to_pydict()
     assert found["disposition"] == expected
     assert found["a"] == [1 if each == GOOD else None for each in expected]
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from contracts.document import parse_contract
 from contracts.plan import EnforcementPlan, compile_plan
-from spark_jobs.judge import column_types, judge_column
+from spark_jobs.judge import column_types, disposition_of, failed_of, judge_column
 
 CONTRACT = {
     "apiVersion": "tidegate/v1",
@@ -82,8 +82,12 @@ def test_a_column_is_judged_as_the_plan_judges(
     expected = (plan.judge_typed if typed else plan.judge)(values)
     frame = spark.createDataFrame(pa.table({"n": range(len(VALUES)), "value": values})).repartition(3)
     judged = frame.select("n", judge_column(plan, typed=typed)(F.col("value")).alias("verdict")).orderBy("n")
-    found = judged.select("verdict").toArrow().column("verdict").combine_chunks()
-    assert found.to_pylist() == expected.to_pylist()
+    verdict = F.col("verdict.verdict" if typed else "verdict")
+    columns = [F.col("verdict.columns").alias("columns")] if typed else []
+    found = judged.select(
+        disposition_of(verdict).alias("disposition"), failed_of(verdict).alias("failed"), *columns
+    )
+    assert found.toArrow().to_pylist() == expected.to_pylist()
 
 
 def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: SparkSession) -> None:
@@ -96,14 +100,15 @@ def test_a_record_is_judged_by_its_own_timestamp_and_all_by_one_now(spark: Spark
     plan = compile_plan(parse_contract(document, name="c.json", read_schema=None).contract)
     plan = plan.with_now(int(noon.timestamp()) * 10**9)
     moments = [("2024-03-10T11:00:00Z", -61), ("2024-03-10T11:00:00Z", -60), ("2024-03-08T11:00:00Z", 0)]
-    rows = [
+    records = [
         {"n": n, "value": json.dumps({"at": at}).encode(), "timestamp": datetime.fromisoformat(at) + timedelta(seconds=s)}
         for n, (at, s) in enumerate(moments)
     ]  # fmt: skip
     schema = pa.schema([("n", pa.int32()), ("value", pa.binary()), ("timestamp", pa.timestamp("us", "UTC"))])
-    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema)).repartition(3)
+    frame = spark.createDataFrame(pa.Table.from_pylist(records, schema)).repartition(3)
     judged = frame.select("n", judge_column(plan, typed=False)(F.col("value")).alias("verdict")).orderBy("n")
-    failed = [plan.failed_slots(row["verdict"]["failed"]) for row in judged.collect()]
+    rows = judged.select(failed_of(F.col("verdict")).alias("failed")).collect()
+    failed = [plan.failed_slots(row["failed"]) for row in rows]
     assert [[slot.code for slot in slots] for slots in failed] == [["not-ahead"], [], ["fresh"]]
 
 
@@ -111,7 +116,7 @@ def test_the_optimizer_never_judges_twice(spark: SparkSession, plan: Enforcement
     frame = spark.createDataFrame(pa.table({"value": pa.array(VALUES, pa.binary())}))
     verdict = F.col("verdict")
     judged = frame.withColumn("verdict", judge_column(plan, typed=False)(F.col("value")))
-    twice = judged.select(verdict["disposition"].alias("disposition"), verdict["failed"]).where(
+    twice = judged.select(disposition_of(verdict).alias("disposition"), failed_of(verdict)).where(
         "disposition > 0"
     )
     physical = twice._jdf.queryExecution().executedPlan().toString()

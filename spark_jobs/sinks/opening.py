@@ -1,0 +1,44 @@
+"""The sink that the settings name, for one stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contracts.errors import Unavailable
+from contracts.output_topics import accepted_topic, quarantine_topic
+from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.delta_table import DeltaTable, table_location
+from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from spark_jobs.sinks.kafka import KafkaSink
+from spark_jobs.sinks.postgresql_table import PostgresqlTable
+from spark_jobs.sinks.sink import Sink
+from spark_jobs.sinks.staged import StagedSink
+from spark_jobs.topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_sink(
+    spark: SparkSession, settings: JobSettings, topics: Topics, contract_id: str, source: Topic
+) -> Sink:
+    """Open the sink of a stream, its output topics made where they are not there. Raises Unavailable, StreamStopped."""
+    quarantine = _output(topics, quarantine_topic(source.name), source)
+    merge_mode = settings.merge_mode if settings.write_mode == "upsert" else None
+    if settings.sink == "iceberg":
+        return StagedSink(settings, LedgerTable(spark, table_name(contract_id), merge_mode), quarantine)
+    if settings.sink == "delta":
+        location = table_location(settings.warehouse, contract_id)
+        return StagedSink(settings, DeltaTable(spark, location, merge_mode), quarantine)
+    if settings.sink == "postgresql":
+        return StagedSink(settings, PostgresqlTable(settings, contract_id), quarantine)
+    accepted = _output(topics, accepted_topic(source.name), source)
+    return KafkaSink(settings, contract_id, accepted, quarantine)
+
+
+def _output(topics: Topics, name: str, source: Topic) -> Topic:
+    topics.ensure_output(name, source)
+    output = topics.describe(name)
+    if output is None:
+        raise Unavailable(f"topic {name} was created but is not there yet")
+    return output
