@@ -40,14 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Two processes share a run of `make test`: all that needs the one Spark session or the one broker in one of them, the rest,
-# and what starts processes of its own, in the other.
+# and what starts processes of its own, in the other. The long run has so many faults that they get a session and a broker
+# in the other process too: an hour of them in one would leave the other idle.
 SHARED_FIXTURES = {"broker", "spark"}
+FAULTS = "test_faults.py"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Keep the tests of the shared session and broker together. Later, pytest-xdist has read the marks already."""
     if SHARED_FIXTURES.intersection(getattr(item, "fixturenames", ())):
-        item.add_marker(pytest.mark.xdist_group("shared"))
+        is_apart = item.path.name == FAULTS and item.get_closest_marker("full") is not None
+        item.add_marker(pytest.mark.xdist_group("faults" if is_apart else "shared"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
