@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from contracts.acceptance.acceptance import Acceptance, Reading
 from contracts.acceptance.patterns import ABSENT, ANYTHING, END, LAST
 from contracts.acceptance.references import NotInlinedError, inlined
-from contracts.acceptance.rows import Member, NotExpressibleError, Row, RowBuilder
+from contracts.acceptance.rows import DATE, Member, NotExpressibleError, Row, RowBuilder
 from contracts.acceptance.table import Source, TypedAcceptance
 from contracts.column_values import bulk_json
 from contracts.columns import TypedColumn
 from contracts.fields import SchemaFields
 from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.rule_model import Ordered, Range
 from contracts.rules.compiled import Path, RuleSet
 from contracts.rules.places import is_starred
 from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
 from contracts.rules.sound import write_sound_tests
 
 _TEXT: Final = frozenset({str})
+_OF_DATES: Final = frozenset({Range, Ordered})
+"""The kinds of rules that compare dates as well as their texts."""
 _MAX_EXPRESSION: Final = 20_000
 """Longest expression of the texts of a record: beyond, a regular expression needs more memory than it is given."""
 
@@ -30,30 +33,35 @@ def compile_acceptance(
     payload_format: JsonSchemaFormat, rules: RuleSet, columns: Sequence[TypedColumn]
 ) -> tuple[Acceptance, TypedAcceptance] | None:
     """Compile the quick way, and the one that keeps what the columns hold; None for a schema whose records are no rows."""
-    if not isinstance(payload_format.definition, dict):
+    definition = payload_format.definition
+    if not isinstance(definition, dict):
         return None
     whole = {path for _, check in rules.field_checks for path in check.paths}
     whole |= {path for each in rules.lowered for path in each.holders}
     # What holds JSON, or a mask, wants the value as it is.
     whole |= {column.path for column in columns if column.type == "json" or column.kind.takes_all}
-    builder = RowBuilder(
-        payload_format.subschema_test,
-        frozenset(whole),
-        formats_hold=payload_format.formats_hold,
-        told_apart=frozenset(path for each in rules.lowered for path in each.reads),
-    )
+    reads = frozenset(path for each in rules.lowered for path in each.reads)
+    # What other rules look at, they want as JSON has it.
+    texts = reads.union(*(check.paths for rule, check in rules.field_checks if type(rule) not in _OF_DATES))
+
+    def program(texts: frozenset[Path] | None) -> _RowProgram:
+        builder = RowBuilder(
+            payload_format.subschema_test,
+            frozenset(whole),
+            formats_hold=payload_format.formats_hold,
+            told_apart=reads,
+            texts=texts,
+        )
+        return _program(builder.row(inlined(definition)), rules, payload_format.fields)
+
     try:
-        row = builder.row(inlined(payload_format.definition))
-        plain = _program(row, rules, payload_format.fields)
-        typed = _program(row, rules, payload_format.fields)
+        plain, typed = program(texts), program(None)  # columns of dates are made of strings, all at once
     except (NotInlinedError, NotExpressibleError, TypeError, ValueError):
         return None
     sources = tuple(typed.keep(column) for column in columns)
     if max(len(plain.expression), len(typed.expression)) > _MAX_EXPRESSION:
         return None
-    decode = msgspec.json.Decoder(row.type).decode
-    readings = [program.compile(decode, rules) for program in (plain, typed)]
-    quick, keeping = (Acceptance(reading, rules.whole_hold) for reading in readings)
+    quick, keeping = (Acceptance(each.compile(rules), rules.whole_hold) for each in (plain, typed))
     return quick, TypedAcceptance(keeping, tuple(columns), sources)
 
 
@@ -123,6 +131,11 @@ class _RowProgram(Program):
         """Give the types that a value at a path can have beside null; None when it can have any."""
         member = self._member(path)
         return None if member is None else member.value.kinds
+
+    def decoded(self, path: Path) -> str:
+        """Write the expression of the value at a path as JSON has it."""
+        variable = self.variable(path)
+        return f"{variable} and {variable}.isoformat()" if self.types(path) == DATE else variable
 
     def missing_here(self, path: Path) -> str:
         """Write the test that the last name of a path is not in the object before it."""
@@ -204,8 +217,9 @@ class _RowProgram(Program):
         self._also.append(variable)
         return Source(also=len(self._also) - 1)
 
-    def compile(self, decode: Callable[[bytes], Any], rules: RuleSet) -> Reading:
+    def compile(self, rules: RuleSet) -> Reading:
         """Make the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
+        decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
         refusal, exact = "None", rules.exact_statements(self, self.sound)
         if exact is not None:

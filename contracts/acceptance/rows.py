@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import date
 from types import GenericAlias
 from typing import Annotated, Any, Final, Literal
 
@@ -46,6 +47,8 @@ _KEYWORDS: Final = {
 """The keywords of each type that a row can express; any other, of any type, leaves the value to its validator."""
 _EXPRESSED: Final = frozenset({"type"}).union(_ANNOTATIONS, *_KEYWORDS.values())
 _EXACT_INTEGER: Final = 2**53
+DATE: Final = frozenset({date})
+"""The kinds of a value that the decoder reads as a date."""
 _LONGEST: Final = 2**31
 
 
@@ -104,7 +107,8 @@ class RowBuilder:
     """Builds the rows of one schema.
 
     `whole` are the paths of values that must stay as JSON has them, `told_apart` those of which a rule wants to know
-    whether they are null or missing.
+    whether they are null or missing. Strings of format date become dates but at the paths `texts`, which is cheaper than
+    to match them; without `texts` all of them stay strings.
     """
 
     def __init__(
@@ -114,11 +118,13 @@ class RowBuilder:
         *,
         formats_hold: bool,
         told_apart: frozenset[Path] = frozenset(),
+        texts: frozenset[Path] | None = None,
     ) -> None:
         self._validator_for = validator_for
         self._whole = whole
         self._told_apart = told_apart
         self._formats_hold = formats_hold
+        self._texts = texts
 
     def row(self, schema: Any, path: Path = ()) -> Row:
         """Build the row of an object's schema, which holds no reference. Raises NotExpressibleError."""
@@ -133,8 +139,11 @@ class RowBuilder:
             raise NotExpressibleError
         row = Row()
         for index, name in enumerate(names):
-            value = self._value(properties.get(name, True), (*path, name))
-            is_told_apart = (*path, name) in self._told_apart
+            place = (*path, name)
+            value = self._value(properties.get(name, True), place)
+            if self._texts is not None and place not in self._texts:
+                value = _as_date(value)
+            is_told_apart = place in self._told_apart
             row.members[name] = Member(f"f{index}", value, name in required, is_told_apart)
         row.type = msgspec.defstruct(
             "Row",
@@ -210,9 +219,9 @@ class RowBuilder:
         ]
         if len(texts) > 1 or None in texts:  # both at once: no expression says that
             raise NotExpressibleError
-        return Value(
-            Annotated[str, msgspec.Meta(**lengths)], text=texts[0] if texts else None, kinds=frozenset({str})
-        )
+        # Without lengths, so that what the text says is all that is asked.
+        kind = Annotated[str, msgspec.Meta(**lengths)] if lengths else str
+        return Value(kind, text=texts[0] if texts else None, kinds=frozenset({str}))
 
     def _array(self, schema: dict[str, Any], path: Path) -> Value:
         lengths = _limits(schema, minItems="min_length", maxItems="max_length")
@@ -241,6 +250,13 @@ class RowBuilder:
             raise NotExpressibleError
         is_nullable = len(named) < len(allowed)
         return Value(Literal[tuple(allowed)], is_nullable=is_nullable, kinds=frozenset(kinds))
+
+
+def _as_date(value: Value) -> Value:
+    """Have the decoder read a string as a date, if that is all that is asked of it; the year 0 is left to the exact way."""
+    if value.text != FORMATS["date"] or value.type not in {str, str | None}:
+        return value
+    return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)
 
 
 def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:

@@ -162,7 +162,7 @@ class RuleSet:
                 statements.append(f"if {breaks}: bits += {1 << index}")
                 statements.append(f"elif not {keeps}: return None")
             elif check.paths:
-                values = ", ".join(program.variable(path) for path in check.paths)
+                values = ", ".join(program.decoded(path) for path in check.paths)
                 known = f"not ({sound[rule.id]}) and " if rule.id in sound else ""
                 statements.append(f"if {known}{program.bind(check.breaks)}({values}): bits += {1 << index}")
             else:

@@ -81,6 +81,10 @@ class Program:
             block.lines.append(f"{name} = {reading}")
         return self._variables[path]
 
+    def decoded(self, path: Path) -> str:
+        """Write the expression of the value at a path as it is in a decoded record, which rules take."""
+        return self.variable(path)
+
     def is_certain(self, variable: str) -> bool:  # noqa: ARG002 - a decoded record may lack anything
         """Whether a variable is never None."""
         return False

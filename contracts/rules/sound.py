@@ -12,13 +12,15 @@ with a double.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.fields import SchemaFields, tokens
+from contracts.fields import FieldType, SchemaFields, tokens
 from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
+from contracts.rules.places import Path
 from contracts.rules.program import DECODED, Program
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_text
@@ -47,6 +49,7 @@ _COMPARISONS: Final = {
 
 _FEW_VALUES: Final = 3
 _INT_OR_DOUBLE: Final = frozenset({int, float})
+_DATE: Final = frozenset({date})
 
 
 def sound_test(
@@ -82,6 +85,7 @@ class _Source:
 
     def __init__(self, program: Program) -> None:
         self._variable = program.variable
+        self._decoded = program.decoded
         self._bind = program.bind
         self._is_certain = program.is_certain
         self._types = program.types
@@ -91,7 +95,8 @@ class _Source:
         variables = [self._variable(path) for path in check.paths]
         plain = self._plain(rule, variables, fields)
         if plain is None:
-            return f"not {self._bind(check.breaks)}({', '.join(variables)})"
+            values = ", ".join(self._decoded(path) for path in check.paths)
+            return f"not {self._bind(check.breaks)}({values})"
         doubtful = [variable for variable in variables if not self._is_certain(variable)]
         if rule.nulls == "violate":
             return " and ".join([f"{variable} is not None" for variable in doubtful] + [plain])
@@ -117,6 +122,8 @@ class _Source:
         found = fields.find(field)
         if found is None or order_of_times(found) not in {None, DATES} or order_of_durations(found):
             return None
+        if self._types(tokens(field)) == _DATE:
+            return None
         if {type(value) for value in values} not in ({str}, {int}):
             return None
         if len(values) <= _FEW_VALUES:  # sooner compared than hashed
@@ -126,30 +133,39 @@ class _Source:
 
     def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
         limits = limits_of(rule)
-        found = fields.find(rule.field)
+        found, path = fields.find(rule.field), tokens(rule.field)
         if found is None:
             return None
         if not limits.keys() & set(AMOUNT_LIMITS):
-            if order_of_times(found) is INSTANTS:
-                return self._instants(limits, variable)
-            if order_of_times(found) is not DATES or any(
-                offset_of_now(limit) is not None for limit in limits.values()
-            ):
-                return None
-        elif found.times:
+            return self._times(found, limits, variable, path)
+        if found.times:
             return None
-        else:
-            limits = {name: number_of(limit) for name, limit in limits.items()}
-            if any(isinstance(limit, Decimal) for limit in limits.values()):
-                return None
-        types = self._types(tokens(rule.field))
+        limits = {name: number_of(limit) for name, limit in limits.items()}
+        if any(isinstance(limit, Decimal) for limit in limits.values()):
+            return None
+        types = self._types(path)
         if (
             types == _INT_OR_DOUBLE
         ):  # most often a double, which Python compares with another sooner than with an int
             limits = {name: _as_double(limit) for name, limit in limits.items()}
-        tests = [f"{variable} {_COMPARISONS[name]} {self._bind(limit)}" for name, limit in limits.items()]
+        test = self._compared(variable, limits)
         if types is None and any(isinstance(limit, float) for limit in limits.values()):
-            tests.insert(0, f"type({variable}) is not Decimal")
+            return f"type({variable}) is not Decimal and {test}"
+        return test
+
+    def _times(self, found: FieldType, limits: Mapping[str, Any], variable: str, path: Path) -> str | None:
+        """Compare dates, or moments as text, with limits that do not move."""
+        order = order_of_times(found)
+        if order is INSTANTS:
+            return self._instants(limits, variable)
+        if order is not DATES or any(offset_of_now(limit) is not None for limit in limits.values()):
+            return None
+        if self._types(path) == _DATE:
+            limits = {name: _as_date(limit) for name, limit in limits.items()}
+        return None if None in limits.values() else self._compared(variable, limits)
+
+    def _compared(self, variable: str, limits: Mapping[str, Any]) -> str:
+        tests = (f"{variable} {_COMPARISONS[name]} {self._bind(limit)}" for name, limit in limits.items())
         return " and ".join(tests)
 
     def _instants(self, limits: Mapping[str, Any], variable: str) -> str | None:
@@ -160,9 +176,8 @@ class _Source:
         texts = {name: instant_text(limit) for name, limit in limits.items()}
         if None in texts.values():
             return None
-        tests = [f"{variable} {_COMPARISONS[name]} {self._bind(text)}" for name, text in texts.items()]
         form = f'len({variable}) == 20 and {variable}[10] == "T" and {variable}[17] < "6" and {variable}[19] == "Z"'
-        return " and ".join([form, *tests])
+        return f"{form} and {self._compared(variable, texts)}"
 
     def _ordered(self, rule: Ordered, variables: list[str], fields: SchemaFields) -> str | None:
         orders = {order_of(found) for pointer in rule.fields if (found := fields.find(pointer)) is not None}
@@ -171,6 +186,8 @@ class _Source:
             return None
         if orders == {DATES}:
             kinds = []
+            if len({self._types(tokens(pointer)) == _DATE for pointer in rule.fields}) > 1:
+                return None
         elif orders == {NUMBERS}:
             kinds = [f"type({each}) is int" for each in variables]
         else:
@@ -178,6 +195,14 @@ class _Source:
         if len(variables) > 2 and rule.nulls == "pass":
             return None  # with one of three missing, the two others still have an order
         return " and ".join((*kinds, comparison.join(variables)))
+
+
+def _as_date(limit: str) -> date | None:
+    """Give the date; None for one of the year 0."""
+    try:
+        return date.fromisoformat(limit)
+    except ValueError:
+        return None
 
 
 def _as_double(limit: Any) -> Any:

@@ -225,6 +225,102 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
             assert (None if whole is None else json.loads(whole)) == record.get("p")
 
 
+DAYS = st.sampled_from(["1900-01-01", "1999-12-31", "2000-02-29", "2024-03-01", "9999-12-31"])
+ODD_DAYS = st.sampled_from(
+    [
+        "0000-01-01",
+        "1900-02-29",
+        "2024-3-01",
+        "2024-03-01 ",
+        "20240301",
+        "2024-W10-5",
+        "",
+        "2024-03-01T00:00:00Z",
+    ]
+)
+NULLS = st.sampled_from(["pass", "violate"])
+DATE_FIELDS = st.sampled_from(["/d", "/e", "/in/f"])
+
+
+@st.composite
+def rules_about_dates(draw: st.DrawFn) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind
+    field, nulls = draw(DATE_FIELDS), draw(NULLS)
+    limit = draw(DAYS | st.just("0000-01-01"))
+    match draw(st.integers(0, 7)):
+        case 0:
+            return {"kind": "range", "field": field, "after": limit, "nulls": nulls}
+        case 1:
+            return {
+                "kind": "range",
+                "field": field,
+                "not_before": "0000-12-31",
+                "before": draw(DAYS),
+                "nulls": nulls,
+            }
+        case 2:
+            fields = draw(st.permutations(["/d", "/e", "/in/f"]))[: draw(st.integers(2, 3))]
+            return {"kind": "ordered", "fields": fields, "strict": draw(st.booleans()), "nulls": nulls}
+        case 3:
+            return {"kind": "forbidden", "field": field, "values": [limit]}
+        case 4:
+            return {
+                "kind": "one_of",
+                "field": field,
+                "values": draw(st.lists(DAYS, min_size=1, max_size=4, unique=True)),
+            }
+        case 5:
+            return {"kind": "matches", "field": field, "pattern": "^(19|20)"}
+        case 6:
+            return {"kind": "cel", "expr": f"!has(this.d) || this.d < '{limit}'"}
+    return {"kind": "required_when", "field": "/e", "when": {"field": "/d", "equals": limit}}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_dates_are_judged_as_their_texts_are(data: st.DataObject) -> None:
+    """The decoder reads as dates what rules compare as dates, and leaves texts to every other rule."""
+    day = {"type": "string", "format": "date"}
+    schema = {
+        "type": "object",
+        "required": ["d"],
+        "properties": {
+            "d": day,
+            "e": {"type": ["string", "null"], "format": "date"},
+            "in": {"type": "object", "properties": {"f": day}},
+        },
+    }
+    drawn = data.draw(st.lists(rules_about_dates(), max_size=3))
+    rules = [{"id": f"rule-{index}", **rule} for index, rule in enumerate(drawn)]
+    plan = plan_of({**schema, "properties": {**schema["properties"], "p": {}}}, rules)
+    days = DAYS | DAYS | ODD_DAYS
+    records = st.fixed_dictionaries(
+        {"d": days},
+        optional={"e": days | st.none(), "in": st.fixed_dictionaries({}, optional={"f": days})},
+    )
+    values = [json.dumps(each).encode() for each in data.draw(st.lists(records, min_size=1, max_size=5))]
+    values.append(values[0].replace(b"-0", b"\\u002d0"))
+    verdicts = [plan.explain(value) for value in values]
+    for judged in (
+        plan.judge(pa.array(values, pa.binary())),
+        plan.judge_typed(pa.array(values, pa.binary())),
+    ):
+        assert judged.field(0).to_pylist() == [verdict.disposition for verdict in verdicts]
+        failed = [{slot.code for slot in plan.failed_slots(bits)} for bits in judged.field(1).to_pylist()]
+        ids = {rule["id"] for rule in rules}
+        assert [codes & ids for codes in failed] == [
+            {violation.code for violation in verdict.violations} & ids for verdict in verdicts
+        ]
+
+
+def test_good_dates_are_accepted_at_once_and_never_matched() -> None:
+    schema = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}}
+    acceptance = plan_of({**schema, "properties": {**schema["properties"], "p": {}}}, [])._judging.acceptance
+    assert acceptance.reading.expression == ""
+    days = ["2000-02-29", "1900-02-29", "0000-01-01", "9999-12-31", "0001-01-01", "2023-04-31", "2023-4-30"]
+    (block,) = acceptance.blocks(pa.array([f'{{"d":"{each}"}}'.encode() for each in days], pa.binary()))
+    assert [position for position, _, _ in block.others] == [1, 2, 5, 6]
+
+
 def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
     schema = {
         "type": "object",
