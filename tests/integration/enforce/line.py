@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from contracts.document import parse_contract
 from contracts.evidence import headers_of
-from contracts.ledger import Ledger, Reconciliation
+from contracts.fates import Reconciliation
+from contracts.ledger import Ledger
 from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
