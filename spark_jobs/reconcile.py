@@ -12,24 +12,26 @@ of the job's memory. Exact while the stream runs, for what is read is read in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pyarrow.compute as pc
 from psycopg import sql
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
+from contracts.errors import NotFoundError, StreamStopped, Unavailable
 from contracts.evidence import headers_of, read_provenance
 from contracts.fates import Reconciliation, Retained, reconcile
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position
 from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.positions import Positions, Sightings
+from spark_jobs.catalogs import open_table, outages
 from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
 from spark_jobs.session import build_session
@@ -41,6 +43,7 @@ from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000
+_ROWS_IN_A_TURN = 2_000_000
 _SOURCE_FIELDS = ("_source.partition", "_source.offset")
 _POSITIONS = sql.SQL(
     "SELECT _source_partition, _source_offset FROM {} "
@@ -66,8 +69,8 @@ class Outputs:
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
     """Reconcile a stream, whatever its sink, running or not.
 
-    Raises NotFoundError when no stream has claimed that sink, SettingsError for a table of another catalog than the
-    embedded one, StreamStopped when the topic was made anew, Unavailable.
+    Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
+    open, StreamStopped when the topic was made anew, Unavailable.
     """
     return _reconcile(settings.kafka, _read_outputs(settings, contract_id))
 
@@ -85,35 +88,34 @@ def _read_outputs(settings: SinkSettings, contract_id: str) -> Outputs:
             return _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id)
 
 
-def open_table(warehouse: Path, contract_id: str) -> Table:
-    """Open a contract's table in the embedded catalog. Raises NotFoundError when there is none yet."""
-    root = warehouse.absolute()
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}")
-    identifier = tuple(table_name(contract_id).split(".")[1:])
-    if not catalog.table_exists(identifier):
-        raise NotFoundError(
-            f"{table_name(contract_id)} does not exist in {warehouse}; enforce the contract first"
-        )
-    return catalog.load_table(identifier)
-
-
 def _read_iceberg(settings: SinkSettings, contract_id: str) -> Outputs:
-    try:
-        table = open_table(settings.warehouse, contract_id)
-    except NotFoundError as error:
-        if settings.catalog_properties:
-            raise SettingsError(
-                f"{error}. Only tables of the embedded catalog are reconciled, not those of TIDEGATE_CATALOG_PROPERTIES"
-            ) from error
-        raise
+    table = open_table(settings, contract_id)
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
+    scan = table.scan(selected_fields=_SOURCE_FIELDS)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     written = Sightings()
-    for batch in table.scan(selected_fields=_SOURCE_FIELDS).to_arrow_batch_reader():
-        source = batch.column(0)
-        written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
+    with outages():
+        for files in _a_few(scan.plan_files()):
+            for batch in reader.to_record_batches(files):
+                source = batch.column(0)
+                written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
     return Outputs(Ledger.parse(text), written)
+
+
+def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
+    """Give files in turns: PyIceberg begins with all that it is given, and keeps what it has read until it is taken."""
+    turn: list[FileScanTask] = []
+    rows = 0
+    for file in files:
+        turn.append(file)
+        rows += file.file.record_count
+        if rows >= _ROWS_IN_A_TURN:
+            yield turn
+            turn, rows = [], 0
+    if turn:
+        yield turn
 
 
 def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
