@@ -105,7 +105,11 @@ class Factory:
 
     def reconciliations(self) -> Reconciliations:
         """Make the service that has streams reconciled."""
-        return Reconciliations(self.database, now)
+        return Reconciliations(
+            self.database,
+            now,
+            lambda result: self._alerts.send(self._alert_writer.of_reconciliation(result)),
+        )
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
         """Make what collects the metrics of the streams that somebody may see."""

@@ -17,16 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+import pyarrow.compute as pc
 from psycopg import sql
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError, SettingsError, StreamStopped, Unavailable
+from contracts.errors import NotFoundError, StreamStopped, Unavailable
 from contracts.evidence import headers_of, read_provenance
+from contracts.fates import Reconciliation, Retained, reconcile
 from contracts.kafka_connection import KafkaConnection
-from contracts.ledger import Ledger, Position, Reconciliation, Retained, reconcile
+from contracts.ledger import Ledger, Position
 from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.positions import Positions, Sightings
+from spark_jobs.catalogs import open_table, outages
 from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
 from spark_jobs.session import build_session
@@ -38,6 +43,13 @@ from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000
+_ROWS_IN_A_TURN = 2_000_000
+_SOURCE_FIELDS = ("_source.partition", "_source.offset")
+_POSITIONS = sql.SQL(
+    "SELECT _source_partition, _source_offset FROM {} "
+    # Rows that somebody else has written have no source.
+    "WHERE _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,7 @@ class Outputs:
     """
 
     ledger: Ledger
-    written: list[Position]
+    written: Sightings
     later: Ledger | None = None
     is_ahead: bool = False
     """Whether accepted records are written before the ledger moves: by the tasks of a batch in flight."""
@@ -57,8 +69,8 @@ class Outputs:
 def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
     """Reconcile a stream, whatever its sink, running or not.
 
-    Raises NotFoundError when no stream has claimed that sink, SettingsError for a table of another catalog than the
-    embedded one, StreamStopped when the topic was made anew, Unavailable.
+    Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
+    open, StreamStopped when the topic was made anew, Unavailable.
     """
     return _reconcile(settings.kafka, _read_outputs(settings, contract_id))
 
@@ -76,33 +88,34 @@ def _read_outputs(settings: SinkSettings, contract_id: str) -> Outputs:
             return _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id)
 
 
-def open_table(warehouse: Path, contract_id: str) -> Table:
-    """Open a contract's table in the embedded catalog. Raises NotFoundError when there is none yet."""
-    root = warehouse.absolute()
-    catalog = SqlCatalog("lake", uri=f"sqlite:///{root}/catalog.db", warehouse=f"file://{root}")
-    identifier = tuple(table_name(contract_id).split(".")[1:])
-    if not catalog.table_exists(identifier):
-        raise NotFoundError(
-            f"{table_name(contract_id)} does not exist in {warehouse}; enforce the contract first"
-        )
-    return catalog.load_table(identifier)
-
-
 def _read_iceberg(settings: SinkSettings, contract_id: str) -> Outputs:
-    try:
-        table = open_table(settings.warehouse, contract_id)
-    except NotFoundError as error:
-        if settings.catalog_properties:
-            raise SettingsError(
-                f"{error}. Only tables of the embedded catalog are reconciled, not those of TIDEGATE_CATALOG_PROPERTIES"
-            ) from error
-        raise
+    table = open_table(settings, contract_id)
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
-    written = table.scan(selected_fields=("_source",)).to_arrow().column("_source").combine_chunks()
-    pairs = zip(written.field("partition").to_pylist(), written.field("offset").to_pylist(), strict=True)
-    return Outputs(Ledger.parse(text), _of_the_stream(pairs))
+    scan = table.scan(selected_fields=_SOURCE_FIELDS)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
+    written = Sightings()
+    with outages():
+        for files in _a_few(scan.plan_files()):
+            for batch in reader.to_record_batches(files):
+                source = batch.column(0)
+                written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
+    return Outputs(Ledger.parse(text), written)
+
+
+def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
+    """Give files in turns: PyIceberg begins with all that it is given, and keeps what it has read until it is taken."""
+    turn: list[FileScanTask] = []
+    rows = 0
+    for file in files:
+        turn.append(file)
+        rows += file.file.record_count
+        if rows >= _ROWS_IN_A_TURN:
+            yield turn
+            turn, rows = [], 0
+    if turn:
+        yield turn
 
 
 def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
@@ -111,10 +124,10 @@ def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
         raise _unclaimed(location)
     # One that is not there already ends with the process.
     table = DeltaTable(SparkSession.getActiveSession() or build_session(settings), location)
-    ledger, pairs = table.read_with_positions()
+    ledger, written = table.read_with_positions()
     if ledger is None:
         raise _unclaimed(location)
-    return Outputs(ledger, _of_the_stream(pairs))
+    return Outputs(ledger, written)
 
 
 def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
@@ -122,7 +135,7 @@ def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
     ledger = read_ledger(kafka, name)
     if ledger is None:
         raise _unclaimed(f"contract {contract_id} in Kafka")
-    written = list(output_positions(kafka, accepted_topic(ledger.topic), ledger))
+    written = Sightings(output_positions(kafka, accepted_topic(ledger.topic), ledger))
     later = read_ledger(kafka, name)
     return Outputs(ledger, written, later, max(ledger.slots, later.slots if later else 1) > 1)
 
@@ -141,23 +154,15 @@ def _read_postgresql(url: str, contract_id: str) -> Outputs:
             found = connection.execute(query, (contract_id,)).fetchone()
             if found is None or found[0] is None:
                 raise _unclaimed(f"{schema}.{table}")
-            with connection.cursor(
-                name="positions"
-            ) as cursor:  # on the server: rows come as they are asked for
+            # On the server: rows come as they are asked for.
+            with connection.cursor(name="positions") as cursor:
                 cursor.itersize = _ROWS_AT_A_TIME
-                cursor.execute(sql.SQL("SELECT _source_partition, _source_offset FROM {}").format(rows))
-                return Outputs(Ledger.parse(found[0]), _of_the_stream(cursor))
+                cursor.execute(_POSITIONS.format(rows))
+                return Outputs(Ledger.parse(found[0]), Sightings(cursor))
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise _unclaimed(f"{schema}.{table}") from error
     except psycopg.Error as error:
         raise Unavailable(f"{schema}.{table}: {first_line(error)}") from error
-
-
-def _of_the_stream(pairs: Iterable[tuple[int | None, int | None]]) -> list[Position]:
-    """Leave out rows that somebody else has written: they have no source."""
-    return [
-        (partition, offset) for partition, offset in pairs if partition is not None and offset is not None
-    ]
 
 
 def _unclaimed(name: str) -> NotFoundError:
@@ -186,11 +191,11 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         raise StreamStopped(
             f"topic {ledger.topic} was deleted or made anew since: its offsets say nothing about the ledger's"
         )
-    source = [
+    source = Positions(
         (message.partition() or 0, message.offset() or 0)
         for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end)
-    ]
-    quarantined = list(output_positions(kafka, quarantine, ledger))
+    )
+    quarantined = Sightings(output_positions(kafka, quarantine, ledger))
     retained = Retained(
         source=topics.earliest(ledger.topic),
         is_source_compacted=topics.is_compacted(ledger.topic),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.ledger import Position, Reconciliation
+from contracts.fates import Reconciliation
+from contracts.positions import Positions
 from contracts.reconciliation import FaultyRecords, Findings, NamedRecords
 
 
@@ -29,7 +30,7 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
         lost=found.lost,
         twice=found.twice,
         records=FaultyRecords(
-            in_no_output=_named(frozenset() if is_counted else found.unaccounted, limit),
+            in_no_output=_named(Positions() if is_counted else found.unaccounted, limit),
             written_twice=_named(found.written_twice, limit),
             quarantined_twice=_named(found.quarantined_twice, limit),
             written_and_quarantined=_named(found.in_both, limit),
@@ -55,8 +56,8 @@ def as_text(findings: Findings) -> str:
     return "\n".join([*lines, f"{findings.stream}: {findings.verdict}"])
 
 
-def _named(positions: frozenset[Position], limit: int) -> NamedRecords | None:
+def _named(positions: Positions, limit: int) -> NamedRecords | None:
     if not positions:
         return None
-    first = tuple(f"{partition}/{offset}" for partition, offset in sorted(positions)[:limit])
+    first = tuple(f"{partition}/{offset}" for partition, offset in positions.first(limit))
     return NamedRecords(count=len(positions), first=first)

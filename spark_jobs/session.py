@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spark_jobs.settings import SinkSettings
 
 CATALOG = "lake"
-"""Name of the Iceberg catalog; PyIceberg's SqlCatalog reads the embedded one under the same name."""
+"""Name of the Iceberg catalog; PyIceberg opens it under the same name (`spark_jobs.catalogs`)."""
 
 
 def build_session(settings: SinkSettings) -> SparkSession:
@@ -35,7 +35,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
-    for key, value in {**_engine(settings), **_catalog(settings), **_extensions(settings)}.items():
+    for key, value in {**_engine(settings), **catalog_options(settings), **_extensions(settings)}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -118,23 +118,27 @@ def _jars(directory: Path | None) -> list[Path]:
     return jars
 
 
-def _catalog(settings: SinkSettings) -> dict[str, str]:
+def catalog_properties(settings: SinkSettings) -> dict[str, str]:
+    """Give the properties of the Iceberg catalog as Spark takes them; those of the embedded one when there are no others."""
     warehouse = settings.warehouse.absolute()
-    properties = settings.catalog_properties
-    if not properties:
-        warehouse.mkdir(parents=True, exist_ok=True)
-        properties = {
-            "type": "jdbc",
-            "uri": f"jdbc:sqlite:{warehouse}/catalog.db",
-            "jdbc.schema-version": "V1",
-            "warehouse": f"file://{warehouse}",
-        }
+    return settings.catalog_properties or {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": f"file://{warehouse}",
+    }
+
+
+def catalog_options(settings: SinkSettings) -> dict[str, str]:
+    """Give the options of a session that has the Iceberg catalog."""
+    if not settings.catalog_properties:
+        settings.warehouse.absolute().mkdir(parents=True, exist_ok=True)
     prefix = f"spark.sql.catalog.{CATALOG}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
         # The table is changed behind Spark's back when a batch is published; a cached one would be stale.
         f"{prefix}.cache-enabled": "false",
-        **{f"{prefix}.{key}": value for key, value in properties.items()},
+        **{f"{prefix}.{key}": value for key, value in catalog_properties(settings).items()},
     }
 
 

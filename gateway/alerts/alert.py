@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from contracts.control import EventKind, StreamControl, StreamEvent, Trip
 from contracts.counts import RuleCount
+from contracts.reconciliation import Findings, ReconciliationResult
 from contracts.report import BatchReport
 from contracts.verdict import Severity
 
@@ -26,13 +27,15 @@ class AlertKind(StrEnum):
     PAUSED = "stream-paused"
     STOPPED = "stream-stopped"
     FAILED = "stream-failed"
+    RECONCILIATION = "reconciliation"
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
 
-    `held_back` counts the alerts of the same kind about the same stream that were not sent since the last one.
+    `lost` and `twice` count records, and are None of what is no reconciliation. `held_back` counts the alerts of the same
+    kind about the same stream that were not sent since the last one.
     """
 
     kind: AlertKind
@@ -44,6 +47,8 @@ class Alert:
     topic: str | None = None
     rules: tuple[tuple[str, int], ...] = ()
     first_offsets: tuple[tuple[int, int], ...] = ()
+    lost: int | None = None
+    twice: int | None = None
     held_back: int = 0
 
     @property
@@ -83,6 +88,8 @@ class Alert:
             "topic": self.topic,
             "rules": [{"code": code, "records": records} for code, records in self.rules],
             "first_offsets": {str(partition): first for partition, first in self.first_offsets},
+            "lost": self.lost,
+            "twice": self.twice,
             "held_back": self.held_back,
             "page": self.page,
         }
@@ -134,6 +141,21 @@ class AlertWriter:
             _most(report.rules),
             _first(report.start, report.end),
         )
+
+    def of_reconciliation(self, result: ReconciliationResult) -> Alert | None:
+        """Make the alert about records that have no fate or two; None when all have one, or when it could not be told."""
+        match result.findings:
+            case Findings(holds=False) as found:
+                return Alert(
+                    AlertKind.RECONCILIATION,
+                    found.stream,
+                    result.at,
+                    found.verdict,
+                    self._page(found.stream),
+                    lost=found.lost,
+                    twice=found.twice,
+                )
+        return None
 
     def _page(self, stream: str) -> str:
         return f"{self._page_url}/desk/streams/{quote(stream, safe='')}"

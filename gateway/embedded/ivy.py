@@ -43,8 +43,8 @@ def resolve(resolution: Resolution, java: Java, progress: Progress) -> None:
         *(str(java.path), *_proxy_options(), "-Divy.checksums="),
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main"),
         *("-cache", str(resolution.cache), "-ivy", str(resolution.ivy_file), "-types", "jar", "bundle"),
-        *("-confs", "broker", "spark"),
-        *("-retrieve", f"{resolution.target}/[conf]/[artifact]-[revision].[ext]"),
+        *("-confs", "*"),
+        *("-retrieve", f"{resolution.target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
     if settings:

@@ -127,13 +127,13 @@ def ensure_jars(progress: Progress | None = None) -> Jars:
     return default_cache().ensure(progress)
 
 
-def relock(progress: Progress | None = None) -> int:
-    """Resolve `ivy.xml` anew and write `jars.lock` from what arrives; return the number of jars."""
+def relock(progress: Progress | None = None, lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> int:
+    """Resolve an Ivy file anew and write its lock from what arrives; return the number of jars."""
     with tempfile.TemporaryDirectory(prefix="tidegate-jars-") as scratch:
         target = Path(scratch) / "jars"
-        resolve(Resolution(IVY_FILE, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)
+        resolve(Resolution(ivy_file, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)
         found = sorted(target.rglob("*.jar"))
-        LOCK_FILE.write_text("".join(f"{_sha256(path)}  {path.relative_to(target)}\n" for path in found))
+        lock_file.write_text("".join(f"{_sha256(path)}  {path.relative_to(target)}\n" for path in found))
     return len(found)
 
 

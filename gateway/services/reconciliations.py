@@ -40,11 +40,20 @@ class SeenReconciliations:
 
 
 class Reconciliations:
-    """What people ask to have reconciled. Every request is an entry in the log of changes."""
+    """What people ask to have reconciled. Every request is an entry in the log of changes.
 
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+    `announce` is called with each result that is new, after it was kept; it must neither block nor raise.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime],
+        announce: Callable[[ReconciliationResult], None] = lambda _: None,
+    ) -> None:
         self._database = database
         self._now = now
+        self._announce = announce
 
     def ask(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReconciliation, bool]:
         """Ask the job of a stream to reconcile it; gives the open request if there is one, and whether it is new.
@@ -87,7 +96,10 @@ class Reconciliations:
             stores.reconciliations.answer(request, result)
             return True
 
-        return self._database.write(work)
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(result)
+        return is_new
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
         """Give those that are kept, newest first. Raises NotFoundError for a stream without a contract."""

@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from contracts.control import StreamControl, StreamEvent
+from contracts.reconciliation import ReconciliationResult
 from contracts.report import BatchReport
 from contracts.shadow import ShadowFindings
 from gateway.access.principal import Principal, subject_of
@@ -32,7 +33,10 @@ _OTHER = "other"
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What is known of one stream; `last` and `sums` are None before its first report."""
+    """What is known of one stream; `last` and `sums` are None before its first report.
+
+    `reconciled` is the last result with findings, None before the first.
+    """
 
     stream: str
     control: StreamControl
@@ -43,6 +47,7 @@ class StreamFacts:
     step_milliseconds: dict[str, int] | None = None
     shadow: ShadowFindings | None = None
     seen_at: datetime | None = None
+    reconciled: ReconciliationResult | None = None
 
 
 class StreamMetrics(Collector):
@@ -61,6 +66,7 @@ class StreamMetrics(Collector):
         yield from _positions([last for _, _, last in reported])
         yield from _shadows([each.shadow for each in facts if each.shadow])
         yield from _times([(each, last) for each, _, last in reported])
+        yield from _reconciliations([each.reconciled for each in facts if each.reconciled])
 
 
 def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
@@ -80,12 +86,19 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
                 stores.sums.milliseconds(stream),
                 _shadow(stores, controls.get(stream)),
                 heartbeats.get(stream),
+                stores.reconciliations.last_findings(stream),
             )
     for stream in controls.keys() | events.keys() | heartbeats.keys():
         topic = stores.contracts.topic_of(stream)
         if stream not in facts and topic is not None and by.sees(subject_of(topic)):
             control = controls.get(stream, StreamControl(stream=stream))
-            facts[stream] = StreamFacts(stream, control, events.get(stream), seen_at=heartbeats.get(stream))
+            facts[stream] = StreamFacts(
+                stream,
+                control,
+                events.get(stream),
+                seen_at=heartbeats.get(stream),
+                reconciled=stores.reconciliations.last_findings(stream),
+            )
     return [facts[stream] for stream in sorted(facts)]
 
 
@@ -226,3 +239,33 @@ def _times(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metr
             total.add_metric([each.stream, step], milliseconds / 1000)
         committed.add_metric([each.stream], report.committed_at.timestamp())
     yield from (latest, total, committed)
+
+
+def _reconciliations(results: Sequence[ReconciliationResult]) -> Iterator[Metric]:
+    lost = GaugeMetricFamily(
+        "tidegate_reconciliation_lost_records",
+        "Records without a fate that the last reconciliation found.",
+        labels=["stream"],
+    )
+    doubled = GaugeMetricFamily(
+        "tidegate_reconciliation_doubled_records",
+        "Records that the last reconciliation found in more than one place, or twice in one.",
+        labels=["stream"],
+    )
+    holds = GaugeMetricFamily(
+        "tidegate_reconciliation_holds",
+        "1 when the last reconciliation found that every offset has one fate, else 0.",
+        labels=["stream"],
+    )
+    at = GaugeMetricFamily(
+        "tidegate_last_reconciliation_timestamp_seconds",
+        "When the last reconciliation that has findings was over, in seconds since 1970 UTC.",
+        labels=["stream"],
+    )
+    for each in results:
+        if (found := each.findings) is not None:
+            lost.add_metric([found.stream], found.lost)
+            doubled.add_metric([found.stream], found.twice)
+            holds.add_metric([found.stream], float(found.holds))
+            at.add_metric([found.stream], each.at.timestamp())
+    yield from (lost, doubled, holds, at)

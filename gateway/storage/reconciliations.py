@@ -62,6 +62,11 @@ class ReconciliationStore:
         )
         return None if row is None else _reconciliation(row).asked
 
+    def last_findings(self, stream: str) -> ReconciliationResult | None:
+        """Give the newest result of a stream that has findings: one that failed takes nothing back."""
+        results = (each.result for each in self.all(stream))
+        return next((each for each in results if each is not None and each.findings is not None), None)
+
     def add(self, request: ReconciliationRequest) -> None:
         """Keep a new request, when none of its stream is open; the oldest of its stream give way."""
         self._session.execute(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -25,12 +25,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.ledger import Ledger, Position
+from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.positions import Sightings
 from contracts.table_limits import NO_LIMITS, TableLimits
 from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
 from spark_jobs.settings import MergeMode
+from spark_jobs.sightings import sightings
 from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
@@ -46,7 +48,7 @@ from spark_jobs.sinks.merging import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = structlog.get_logger()
 
@@ -212,17 +214,12 @@ class DeltaTable:
             except OSError as error:
                 log.warning("data_file_left", file=name, error=str(error))
 
-    def read_with_positions(self) -> tuple[Ledger | None, Iterator[Position]]:
+    def read_with_positions(self) -> tuple[Ledger | None, Sightings]:
         """Give the ledger and the source position of every row, both of one version, as Delta's own reader finds them."""
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
-        return ledger, self._positions(rows)
-
-    @staticmethod
-    def _positions(rows: DataFrame) -> Iterator[Position]:
-        for batch in rows.select("_source.partition", "_source.offset").toArrow().to_batches():
-            yield from zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
+        return ledger, sightings(rows.select("_source.partition", "_source.offset"))
 
     def _require_ours(self, definition: dict[str, Any]) -> None:
         metadata = definition["metaData"]

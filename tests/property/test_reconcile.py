@@ -8,16 +8,9 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.ledger import (
-    BatchTotals,
-    Ledger,
-    Position,
-    PublishedBatch,
-    Reconciliation,
-    Retained,
-    Vector,
-    reconcile,
-)
+from contracts.fates import Reconciliation, Retained
+from contracts.ledger import BatchTotals, Ledger, Position, PublishedBatch, Vector
+from tests.reconciling import reconcile
 
 FATES = ("written", "quarantined", "dropped", "absent", "replaces", "deletes")
 """`replaces` is a row that takes the place of the oldest one, `deletes` a tombstone that takes it away."""
@@ -194,3 +187,87 @@ def test_what_is_compacted_since_is_unverifiable_and_no_fault(
             first.ledger, source, doubled, third.quarantined, Retained(is_source_compacted=True)
         )
         assert not again.holds
+
+
+positions = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7)), max_size=20)
+vectors = st.dictionaries(st.integers(0, 2), st.integers(0, 7))
+spans = st.dictionaries(st.integers(0, 2), st.tuples(st.integers(0, 7), st.integers(0, 7)).map(sorted))
+totals = st.builds(
+    BatchTotals,
+    dropped=st.integers(0, 3),
+    quarantined=st.integers(0, 9),
+    absent=st.integers(0, 9),
+    deleted=st.integers(0, 2),
+)
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    drawn = draw(spans)
+    begin, end = ({p: places[side] for p, places in drawn.items()} for side in (0, 1))
+    return NEW.model_copy(update={"begin": begin, "end": end, "totals": draw(totals)})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """Everything that a reconciliation looks at, whatever stream it may be of."""
+
+    ledger: Ledger
+    source: list[Position]
+    written: list[Position]
+    quarantined: list[Position]
+    retained: Retained
+    later: Ledger | None
+
+
+def one_by_one(given: Looked) -> dict[str, object]:
+    """Say of each position by itself what is wrong with it: the definition that bitmaps must not change."""
+    ledger, held, later = given.ledger, given.retained, given.later
+    source, table, refused = map(set, (given.source, given.written, given.quarantined))
+    begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
+
+    def is_between(position: Position, start: Vector, end: Vector) -> bool:
+        return start.get(position[0], 0) <= position[1] < end.get(position[0], 0)
+
+    def is_explained(position: Position) -> bool:
+        p, offset = position
+        is_past = is_between(position, ledger.begin, ledger.end) and offset < begin.get(p, 0)
+        is_compacted = held.is_source_compacted and is_between(position, begin, ledger.end)
+        is_ahead = held.is_written_ahead and offset >= ledger.end.get(p, 0)
+        is_new = later is not None and is_between(position, later.begin | ledger.end, later.end)
+        return is_past or is_compacted or is_ahead or is_new
+
+    covered = {each for each in source if is_between(each, begin, ledger.end)}
+    absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
+    compacted = max(0, absent - ledger.totals.absent) if held.is_source_compacted else 0
+    found = sum(is_between(each, ledger.begin, ledger.end) for each in refused)
+    return {
+        "unaccounted": covered - table - refused,
+        "written_twice": {each for each in table if given.written.count(each) > 1},
+        "quarantined_twice": {each for each in refused if given.quarantined.count(each) > 1},
+        "in_both": table & refused,
+        "beyond": {each for each in table - covered if not is_explained(each)},
+        "written": len(table & covered),
+        "quarantined": len(refused & covered),
+        "absent": absent - compacted,
+        "compacted": compacted,
+        "forgotten": 0 if held.is_quarantine_whole else max(0, ledger.totals.quarantined - found),
+    }
+
+
+@given(
+    st.builds(
+        Looked,
+        ledger=ledgers(),
+        source=positions,
+        written=positions,
+        quarantined=positions,
+        retained=st.builds(Retained, vectors, st.booleans(), st.booleans(), st.booleans()),
+        later=st.none() | ledgers(),
+    )
+)
+def test_whatever_is_there_is_found_as_one_by_one_in_plain_sets(given: Looked) -> None:
+    found = reconcile(
+        given.ledger, given.source, given.written, given.quarantined, given.retained, given.later
+    )
+    assert {name: getattr(found, name) for name in one_by_one(given)} == one_by_one(given)

@@ -15,14 +15,16 @@ from pyspark.sql import SparkSession
 
 from contracts.document import parse_contract
 from contracts.evidence import headers_of
-from contracts.ledger import Ledger, Reconciliation
+from contracts.fates import Reconciliation
+from contracts.ledger import Ledger
 from contracts.output_topics import accepted_topic, quarantine_topic
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.report import BatchReport
 from gateway.embedded.jars import Jars
+from spark_jobs.catalogs import open_table
 from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
-from spark_jobs.reconcile import open_table, reconcile_stream
+from spark_jobs.reconcile import reconcile_stream
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
@@ -139,7 +141,7 @@ class Line:
         if self.settings.sink == "delta":
             rows = self.spark.read.format("delta").load(self.delta().name)
             return rows.orderBy("_source.partition", "_source.offset").toArrow().to_pylist()
-        found = open_table(self.settings.warehouse, self.contract_id).scan().to_arrow().to_pylist()
+        found = open_table(self.settings, self.contract_id).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda each: (each["_source"]["partition"], each["_source"]["offset"]))
 
     def _rows_of_postgresql(self) -> list[dict[str, Any]]:
@@ -193,7 +195,7 @@ class Line:
             ledger = self.delta().read()
             assert ledger is not None
             return ledger
-        table = open_table(self.settings.warehouse, self.contract_id)
+        table = open_table(self.settings, self.contract_id)
         return Ledger.parse(table.properties[LEDGER_PROPERTY])
 
     def reconcile(self) -> Reconciliation:

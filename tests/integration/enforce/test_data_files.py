@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contracts.errors import StreamStopped
-from spark_jobs.reconcile import open_table
+from spark_jobs.catalogs import open_table
 from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
 
@@ -45,7 +45,7 @@ COLUMNS = [
 
 def data_files(line: Line) -> set[Path]:
     """Every data file in the table's folder, known to the table or not."""
-    table = open_table(line.settings.warehouse, line.contract_id)
+    table = open_table(line.settings, line.contract_id)
     return set(Path(table.location().removeprefix("file:")).resolve().glob("data/**/*.parquet"))
 
 
@@ -125,4 +125,4 @@ def test_a_table_that_has_more_columns_than_the_contract_gets_nulls_there(line: 
 
 
 def tasks(line: Line) -> list[Any]:
-    return list(open_table(line.settings.warehouse, line.contract_id).scan().plan_files())
+    return list(open_table(line.settings, line.contract_id).scan().plan_files())

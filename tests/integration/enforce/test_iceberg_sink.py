@@ -13,7 +13,7 @@ from contracts.errors import Fenced, StreamStopped
 from contracts.evidence import read_evidence
 from contracts.ledger import BatchTotals, span
 from contracts.verdict import Severity, Stage
-from spark_jobs.reconcile import open_table
+from spark_jobs.catalogs import open_table
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
@@ -210,7 +210,7 @@ def test_rows_that_somebody_else_appends_stay(line: Line, spark: SparkSession) -
             inserted.append(by_hand)
 
     line.enforce(insert_meanwhile)
-    found = open_table(line.settings.warehouse, line.contract_id).scan().to_arrow().column("id").to_pylist()
+    found = open_table(line.settings, line.contract_id).scan().to_arrow().column("id").to_pylist()
     assert sorted(found) == ["by hand", "r0"]
 
 

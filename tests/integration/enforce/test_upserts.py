@@ -14,7 +14,7 @@ from contracts.errors import Fenced, NotFoundError, StreamStopped
 from contracts.evidence import read_evidence
 from contracts.ledger import BatchTotals, Ledger, PublishedBatch
 from contracts.verdict import Stage
-from spark_jobs.reconcile import open_table
+from spark_jobs.catalogs import open_table
 from spark_jobs.sinks.delta_table import DeltaTable
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from tests.integration.enforce.line import SCHEMA, Line, Sent, row
@@ -67,7 +67,7 @@ def test_iceberg_moves_merged_rows_and_ledger_in_one_commit(upserting: Line) -> 
     for numbers in (range(6), range(3, 9), (3, 3, 4)):
         line.produce(*(row(n, 2) for n in numbers), gone(5))
         line.enforce()
-    table = open_table(line.settings.warehouse, line.contract_id)
+    table = open_table(line.settings, line.contract_id)
     states = [*(entry.metadata_file for entry in table.metadata.metadata_log), table.metadata_location]
     seen = []
     for state in states:

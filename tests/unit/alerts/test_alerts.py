@@ -17,7 +17,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from contracts.control import StreamEvent, Trip
+from contracts.reconciliation import ReconciliationResult
 from contracts.report import BatchReport
+from gateway.api.reconciliations import RESULT
 from gateway.api.stream_controls import _EVENT, _TRIP
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
@@ -107,6 +109,10 @@ def event_of(**changes: object) -> StreamEvent:
     return StreamEvent.model_validate({**_EVENT, "id": uuid4(), **changes})
 
 
+def findings(**changes: object) -> ReconciliationResult:
+    return ReconciliationResult.model_validate({**RESULT, "findings": {**RESULT["findings"], **changes}})
+
+
 def test_a_spent_budget_tells_the_webhook_what_where_and_what_to_do(
     gate: Callable[..., Factory], web: WebServer
 ) -> None:
@@ -124,6 +130,8 @@ def test_a_spent_budget_tells_the_webhook_what_where_and_what_to_do(
         "topic": STREAM,
         "rules": [{"code": "age-is-known", "records": 612}],
         "first_offsets": {"0": 600, "1": 400},
+        "lost": None,
+        "twice": None,
         "held_back": 0,
         "page": PAGE,
     }
@@ -154,6 +162,41 @@ def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
         ("stream-failed", "the stream has failed"),
     ]
     assert (told[0]["rules"], told[0]["first_offsets"]) == ([{"code": "stay", "records": 3}], {"0": 2000})
+
+
+def test_a_reconciliation_that_finds_a_fault_is_told_with_counts_and_one_that_finds_none_is_not(
+    gate: Callable[..., Factory], web: WebServer
+) -> None:
+    factory = gate(alert_webhook_url=SecretStr(web.url), alert_interval_seconds=0)
+    reconciliations = factory.reconciliations()
+    failed = ReconciliationResult(at=NOON, failure="the broker does not answer")
+    beyond = {"written_but_not_covered": {"count": 1, "first": ["0/99841"]}}
+    for told in (
+        findings(holds=True, lost=0, records={}),
+        failed,
+        findings(lost=12, twice=3),
+        findings(lost=0, records=beyond),
+    ):
+        asked = reconciliations.ask(STREAM)[0].asked
+        for _ in range(2):  # a job that has not heard the answer tells it again
+            reconciliations.answer(STREAM, asked.id, told)
+    factory.close()
+    alerts = [web.received.get_nowait()[1] for _ in range(web.received.qsize())]
+    assert alerts[0] == {
+        "kind": "reconciliation",
+        "stream": STREAM,
+        "at": "2026-07-01T12:00:41+00:00",
+        "message": "lost 12, twice 3: stop the stream, keep the topics, and ask who wrote",
+        "contract": None,
+        "topic": None,
+        "rules": [],
+        "first_offsets": {},
+        "lost": 12,
+        "twice": 3,
+        "held_back": 0,
+        "page": PAGE,
+    }
+    assert [(each["lost"], each["twice"]) for each in alerts] == [(12, 3), (0, 0)]
 
 
 def test_slack_gets_its_shape_with_its_control_characters_escaped(

@@ -13,7 +13,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from contracts.control import StreamEvent
+from contracts.reconciliation import ReconciliationResult
 from contracts.report import BatchReport
+from gateway.api.reconciliations import RESULT
 from gateway.factory import Factory
 from gateway.services import stream_metrics
 
@@ -132,6 +134,36 @@ def test_a_stream_that_is_paused_or_stopped_says_so_before_its_first_batch_too(
     assert expected.items() <= samples(client.get("/metrics").text).items()
     factory.report_book().record(STREAM, make_report(2, committed_at=NOON + timedelta(hours=2)))
     assert samples(client.get("/metrics").text)["tidegate_stream_stopped", STREAM] == 0
+
+
+def test_what_the_last_reconciliation_found_stays_until_another_finds_something(
+    client: Any, factory: Factory, make_contract: MakeContract, make_report: MakeReport
+) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+    factory.stream_controls().beat(STREAM)
+    reconciliations = factory.reconciliations()
+
+    def metrics_after(**told: Any) -> Samples:
+        result = ReconciliationResult.model_validate({"at": NOON, **told})
+        reconciliations.answer(STREAM, reconciliations.ask(STREAM)[0].asked.id, result)
+        found = samples(client.get("/metrics").text)
+        return {key: value for key, value in found.items() if "reconciliation" in key[0]}
+
+    def metrics(lost: int, doubled: int, holds: int, minute: int) -> Samples:
+        return {
+            ("tidegate_reconciliation_lost_records", STREAM): lost,
+            ("tidegate_reconciliation_doubled_records", STREAM): doubled,
+            ("tidegate_reconciliation_holds", STREAM): holds,
+            ("tidegate_last_reconciliation_timestamp_seconds", STREAM): NOON.timestamp() + 60 * minute,
+        }
+
+    assert metrics_after(failure="the broker does not answer") == {}
+    fault = {**RESULT["findings"], "lost": 4, "twice": 2}
+    assert metrics_after(findings=fault) == metrics(4, 2, 0, 0)
+    assert metrics_after(failure="the broker does not answer") == metrics(4, 2, 0, 0)
+    factory.report_book().record(STREAM, make_report())
+    fine = {**fault, "holds": True, "lost": 0, "twice": 0}
+    assert metrics_after(findings=fine, at=NOON + timedelta(minutes=1)) == metrics(0, 0, 1, 1)
 
 
 def test_the_number_of_series_is_bounded_and_no_counter_falls(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import NotFoundError, SettingsError, TidegateError
+from contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
 from spark_jobs.reconcile import reconcile_stream
 from spark_jobs.settings import SinkSettings
 
@@ -16,9 +16,14 @@ from spark_jobs.settings import SinkSettings
     [
         ({}, NotFoundError, r"^lake\.a\.b does not exist in .*; enforce the contract first$"),
         (
-            {"catalog_properties": {"type": "rest"}},
+            {"catalog_properties": {"type": "hadoop", "warehouse": "file:///nowhere"}},
             SettingsError,
-            r"Only tables of the embedded catalog are reconciled, not those of TIDEGATE_CATALOG_PROPERTIES$",
+            r"^TIDEGATE_CATALOG_PROPERTIES has type=hadoop, which PyIceberg cannot open: ",
+        ),
+        (
+            {"catalog_properties": {"type": "rest", "uri": "http://user:secret@127.0.0.1:9"}},
+            Unavailable,
+            r"^the Iceberg catalog or its store does not answer: ConnectionError$",
         ),
         ({"sink": "delta"}, NotFoundError, "has no ledger: no stream has claimed it"),
     ],

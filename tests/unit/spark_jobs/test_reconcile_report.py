@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from contracts.ledger import Ledger, Reconciliation
+from contracts.fates import Reconciliation
+from contracts.ledger import Ledger
+from contracts.positions import Positions
 from spark_jobs.reconcile_report import as_findings, as_text, json_text
 
 LEDGER = Ledger(
@@ -22,11 +24,11 @@ LEDGER = Ledger(
 )
 FINE = Reconciliation(
     ledger=LEDGER,
-    unaccounted=frozenset({(0, 3)}),
-    written_twice=frozenset(),
-    quarantined_twice=frozenset(),
-    in_both=frozenset(),
-    beyond=frozenset(),
+    unaccounted=Positions({(0, 3)}),
+    written_twice=Positions(),
+    quarantined_twice=Positions(),
+    in_both=Positions(),
+    beyond=Positions(),
     written=1_000,
     quarantined=2,
     in_no_output=1,
@@ -49,8 +51,8 @@ def test_what_holds_names_no_record() -> None:
 
 
 def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
-    lost = frozenset({(0, 10), (0, 9), (1, 0)})
-    found = replace(FINE, unaccounted=lost, in_both=frozenset({(2, 5)}), beyond=frozenset({(0, 99)}))
+    lost = Positions({(0, 10), (0, 9), (1, 0)})
+    found = replace(FINE, unaccounted=lost, in_both=Positions({(2, 5)}), beyond=Positions({(0, 99)}))
     findings = as_findings(found, 2)
     assert json.loads(json_text(findings))["records"] == {
         "in_no_output": {"count": 3, "first": ["0/9", "0/10"]},
