@@ -20,7 +20,7 @@ from tests.integration.enforce.line import Line, row
 from tests.rest_catalog.server import rest_catalog
 
 
-@pytest.fixture(params=["rest", "jdbc"])
+@pytest.fixture(params=["jdbc", pytest.param("rest", marks=pytest.mark.full)])
 def catalog(
     request: pytest.FixtureRequest, tmp_path: Path, java: Java, jars: Jars
 ) -> Iterator[dict[str, str]]:
