@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from contracts.verdict import Disposition
 
@@ -19,8 +19,11 @@ def packed(verdicts: pa.StructArray) -> pa.Array:
 
     The first byte is the disposition, `failed` comes after it.
     """
-    disposition = verdicts.field("disposition").view(pa.binary(1)).cast(pa.binary())
-    return pc.binary_join_element_wise(disposition, verdicts.field("failed"), pa.scalar(b"", pa.binary()))
+    failed = verdicts.field("failed")
+    places = np.flatnonzero(failed.is_valid().to_numpy(zero_copy_only=False))
+    few = verdicts.take(pa.array(places))
+    pairs = zip(few.field("disposition").to_pylist(), few.field("failed").to_pylist(), strict=True)
+    return _scattered(len(verdicts), places, [bytes((disposition,)) + bits for disposition, bits in pairs])
 
 
 class Verdicts:
@@ -58,12 +61,23 @@ class Verdicts:
 
     def array(self) -> pa.StructArray:
         """Give VERDICT_TYPE."""
-        failed = pa.nulls(len(self), pa.binary())
-        if self._failed:  # few are: not a list with all the others in it
-            bits = (each.to_bytes((each.bit_length() + 7) // 8, "little") for each in self._failed.values())
-            places = np.full(len(self), len(self._failed))
-            places[list(self._failed)] = np.arange(len(self._failed))
-            failed = pa.array([*bits, None], pa.binary()).take(pa.array(places))
-        return pa.StructArray.from_arrays(
-            [pa.array(np.frombuffer(self._dispositions, np.int8)), failed], fields=list(VERDICT_TYPE)
-        )
+        places = sorted(self._failed)
+        failed = (self._failed[place] for place in places)
+        values = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in failed]
+        columns = [
+            pa.array(np.frombuffer(self._dispositions, np.int8)),
+            _scattered(len(self), np.array(places), values),
+        ]
+        return pa.StructArray.from_arrays(columns, fields=list(VERDICT_TYPE))
+
+
+def _scattered(length: int, places: npt.NDArray[np.int64], values: list[bytes]) -> pa.Array:
+    """Lay out a few values, at ascending places, as an array of binary: not by a list with all the nulls in it."""
+    if not values:
+        return pa.nulls(length, pa.binary())
+    lengths, is_there = np.zeros(length + 1, np.int32), np.zeros(length, np.bool_)
+    lengths[places + 1] = list(map(len, values))
+    is_there[places] = True
+    validity = pa.py_buffer(np.packbits(is_there, bitorder="little"))
+    offsets = pa.py_buffer(np.cumsum(lengths, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), length, [validity, offsets, pa.py_buffer(b"".join(values))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from contracts.errors import StreamStopped
+from contracts.errors import Unavailable
 from contracts.ledger import Vector
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ class BatchOffsets:
         self._ends: dict[int, Vector] = {-1: start}
 
     def of(self, batch_id: int) -> tuple[Vector, Vector]:
-        """Start and end of a batch. A partition that was added since the batch before counts from 0."""
+        """Start and end of a batch. A partition that was added since the batch before counts from 0.
+
+        Raises Unavailable when the checkpoint is gone: the next attempt makes a new one.
+        """
         end = self._end(batch_id)
         before = self._end(batch_id - 1)
         self._ends = {batch_id - 1: before, batch_id: end}
@@ -63,9 +66,8 @@ class BatchOffsets:
         if batch_id not in self._ends:
             entry = self._log.get(batch_id)
             if entry.isEmpty():
-                raise StreamStopped(
-                    f"Spark's offset log has no entry for batch {batch_id}; restart the stream"
-                )
+                # Another instance that starts deletes the checkpoint: then the ledger says that this one is fenced.
+                raise Unavailable(f"the checkpoint has lost batch {batch_id} of Spark's offset log")
             text = entry.get().offsets().apply(0).get().json()
             self._ends[batch_id] = {int(p): int(o) for p, o in json.loads(text)[self._topic].items()}
         return self._ends[batch_id]
