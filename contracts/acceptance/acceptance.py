@@ -138,8 +138,9 @@ class Acceptance:
         if found is None:
             return None
         rules, texts[position] = (0, found) if isinstance(found, str) else found
-        for kept, each in zip(also, self.reading.also_of(row), strict=True):
-            kept[position] = each
+        if also:
+            for kept, each in zip(also, self.reading.also_of(row), strict=True):
+                kept[position] = each
         return rules
 
     def _holds(self, value: bytes | None) -> bool:

@@ -221,16 +221,16 @@ class _RowProgram(Program):
         """Make the functions. Of a row that breaks rules and nothing else they give the bit set of them too, if they can."""
         decode = msgspec.json.Decoder(self._row.type).decode
         text = f'{self._join}([{"".join(f"{each}, " for each in (*self._pieces, *self._items))}""])'
-        refusal, exact = "None", rules.exact_statements(self, self.sound)
+        accepted = self.function([], self._tests, text, "None")
+        text_of, exact = accepted, rules.exact_statements(self, self.sound)
         if exact is not None:
             fits = " and ".join(f"({test})" for test in self._tests) or "True"
             body = [f"if not ({fits}): return None", "bits = 0", *exact, f"return (bits, {text})"]
-            refusal = f"{self.bind(self.statements(body, 'None'))}(record)"
+            text_of = self.statements(body, "None")
         also_of = self.statements([f"return ({''.join(f'{each}, ' for each in self._also)})"], "None")
-        text_of = self.function([], self._tests, text, refusal)
         return Reading(
             decode,
-            self.loop(decode, text_of, text, self._also),
+            self.loop(decode, accepted, text, self._also),
             text_of,
             also_of,
             len(self._also),
