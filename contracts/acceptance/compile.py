@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from contracts.acceptance.acceptance import Acceptance, Reading
 from contracts.acceptance.patterns import ABSENT, ANYTHING, END, LAST
 from contracts.acceptance.references import NotInlinedError, inlined
-from contracts.acceptance.rows import DATE, Member, NotExpressibleError, Row, RowBuilder
+from contracts.acceptance.rows import Member, NotExpressibleError, Row, RowBuilder
 from contracts.acceptance.table import Source, TypedAcceptance
 from contracts.column_values import bulk_json
 from contracts.columns import TypedColumn
@@ -19,7 +19,7 @@ from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.rule_model import Ordered, Range
 from contracts.rules.compiled import Path, RuleSet
 from contracts.rules.places import is_starred
-from contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
+from contracts.rules.program import DATE, FALSE, TRUE, Program, all_of, any_of
 from contracts.rules.sound import write_sound_tests
 
 _TEXT: Final = frozenset({str})
@@ -44,7 +44,7 @@ def compile_acceptance(
     # What other rules look at, they want as JSON has it.
     texts = reads.union(*(check.paths for rule, check in rules.field_checks if type(rule) not in _OF_DATES))
 
-    def program(texts: frozenset[Path] | None) -> _RowProgram:
+    def program(definition: dict[str, Any], texts: frozenset[Path] | None) -> _RowProgram:
         builder = RowBuilder(
             payload_format.subschema_test,
             frozenset(whole),
@@ -52,10 +52,14 @@ def compile_acceptance(
             told_apart=reads,
             texts=texts,
         )
-        return _program(builder.row(inlined(definition)), rules, payload_format.fields)
+        return _program(builder.row(definition), rules, payload_format.fields)
 
     try:
-        plain, typed = program(texts), program(None)  # columns of dates are made of strings, all at once
+        flat = inlined(definition)
+        plain, typed = (
+            program(flat, texts),
+            program(flat, None),
+        )  # columns of dates are made of strings, all at once
     except (NotInlinedError, NotExpressibleError, TypeError, ValueError):
         return None
     sources = tuple(typed.keep(column) for column in columns)

@@ -18,6 +18,7 @@ import msgspec
 
 from contracts.acceptance.patterns import FORMATS, searched
 from contracts.rules.compiled import Path
+from contracts.rules.program import DATE
 
 ValidatorFor = Callable[[Any], Callable[[Any], bool]]
 """Compiles a subschema, and gives whether a value fits it."""
@@ -47,8 +48,6 @@ _KEYWORDS: Final = {
 """The keywords of each type that a row can express; any other, of any type, leaves the value to its validator."""
 _EXPRESSED: Final = frozenset({"type"}).union(_ANNOTATIONS, *_KEYWORDS.values())
 _EXACT_INTEGER: Final = 2**53
-DATE: Final = frozenset({date})
-"""The kinds of a value that the decoder reads as a date."""
 _LONGEST: Final = 2**31
 
 

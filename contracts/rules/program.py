@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ TRUE: Final = "True"
 """The test that always holds."""
 FALSE: Final = "False"
 """The test that never holds."""
+DATE: Final = frozenset({date})
+"""The types of a value that was decoded as a date, see `Program.types`."""
 
 
 def all_of(*tests: str) -> str:

@@ -21,7 +21,7 @@ from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.places import Path
-from contracts.rules.program import DECODED, Program
+from contracts.rules.program import DATE, DECODED, Program
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_text
 from contracts.rules.values import (
@@ -49,7 +49,6 @@ _COMPARISONS: Final = {
 
 _FEW_VALUES: Final = 3
 _INT_OR_DOUBLE: Final = frozenset({int, float})
-_DATE: Final = frozenset({date})
 
 
 def sound_test(
@@ -122,7 +121,7 @@ class _Source:
         found = fields.find(field)
         if found is None or order_of_times(found) not in {None, DATES} or order_of_durations(found):
             return None
-        if self._types(tokens(field)) == _DATE:
+        if self._types(tokens(field)) == DATE:
             return None
         if {type(value) for value in values} not in ({str}, {int}):
             return None
@@ -160,7 +159,7 @@ class _Source:
             return self._instants(limits, variable)
         if order is not DATES or any(offset_of_now(limit) is not None for limit in limits.values()):
             return None
-        if self._types(path) == _DATE:
+        if self._types(path) == DATE:
             limits = {name: _as_date(limit) for name, limit in limits.items()}
         return None if None in limits.values() else self._compared(variable, limits)
 
@@ -186,7 +185,7 @@ class _Source:
             return None
         if orders == {DATES}:
             kinds = []
-            if len({self._types(tokens(pointer)) == _DATE for pointer in rule.fields}) > 1:
+            if len({self._types(tokens(pointer)) == DATE for pointer in rule.fields}) > 1:
                 return None
         elif orders == {NUMBERS}:
             kinds = [f"type({each}) is int" for each in variables]

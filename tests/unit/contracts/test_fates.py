@@ -5,22 +5,9 @@ from __future__ import annotations
 import pytest
 
 from contracts.fates import Retained
-from contracts.ledger import BatchTotals, Ledger
+from contracts.ledger import BatchTotals
+from tests.ledgers import LEDGER
 from tests.reconciling import reconcile
-
-LEDGER = Ledger(
-    name="s@iceberg:1",
-    stream="s",
-    topic="t",
-    topic_id="id",
-    epoch=3,
-    n=7,
-    begin={0: 0, 1: 5},
-    end={0: 10, 1: 5},
-    scan_from={},
-    slots=1,
-)
-
 
 SOURCE = [(0, offset) for offset in range(10)]
 

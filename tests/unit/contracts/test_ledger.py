@@ -14,19 +14,9 @@ from contracts.ledger import (
     require_contiguous,
     span,
 )
+from tests import ledgers
 
-LEDGER = Ledger(
-    name="s@iceberg:1",
-    stream="s",
-    topic="t",
-    topic_id="id",
-    epoch=3,
-    n=7,
-    begin={0: 0, 1: 5},
-    end={0: 10, 1: 5},
-    scan_from={"t.quarantine": {0: 4}},
-    slots=2,
-)
+LEDGER = ledgers.LEDGER.model_copy(update={"scan_from": {"t.quarantine": {0: 4}}, "slots": 2})
 
 
 def test_the_text_is_canonical_and_reads_back() -> None:

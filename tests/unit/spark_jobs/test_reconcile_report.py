@@ -6,22 +6,11 @@ import json
 from dataclasses import replace
 
 from contracts.fates import Reconciliation
-from contracts.ledger import Ledger
 from contracts.positions import Positions
 from spark_jobs.reconcile_report import as_findings, as_text, json_text
+from tests import ledgers
 
-LEDGER = Ledger(
-    name="s@iceberg:1",
-    stream="s",
-    topic="t",
-    topic_id="id",
-    epoch=3,
-    n=7,
-    begin={0: 5},
-    end={0: 1012},
-    scan_from={},
-    slots=1,
-)
+LEDGER = ledgers.LEDGER.model_copy(update={"begin": {0: 5}, "end": {0: 1012}})
 FINE = Reconciliation(
     ledger=LEDGER,
     unaccounted=Positions({(0, 3)}),

@@ -1,0 +1,18 @@
+"""The ledger of a stream as tests begin with it; what a test is about, it changes with `model_copy`."""
+
+from __future__ import annotations
+
+from contracts.ledger import Ledger
+
+LEDGER = Ledger(
+    name="s@iceberg:1",
+    stream="s",
+    topic="t",
+    topic_id="id",
+    epoch=3,
+    n=7,
+    begin={0: 0, 1: 5},
+    end={0: 10, 1: 5},
+    scan_from={},
+    slots=1,
+)
