@@ -61,10 +61,6 @@ class Judging:
         """What becomes of a record that fails in each slot."""
         return (*(self.refusal for _ in STAGES), *(rule.disposition for rule in self.rules.rules))
 
-    @cached_property
-    def _reads(self) -> frozenset[str] | None:
-        return _fields_read(self.rules)
-
     def judge(self, values: pa.Array, moments: Moments | None, headers: pa.Array | None) -> pa.StructArray:
         """Judge as `EnforcementPlan.judge` says."""
         verdicts = Verdicts(len(values), self._dispositions)
@@ -156,9 +152,7 @@ class Judging:
         """Give all records but those of which the verdict is known, with their index, the clock set to each."""
         if self.acceptance is None:
             yield from (
-                self.payload_format.unsound(framed, self.rules.hold, self._reads)
-                if at is None
-                else self._timed(framed, at)
+                self.payload_format.unsound(framed, self.rules) if at is None else self._timed(framed, at)
             )
             return
         for block in self.acceptance.blocks(framed.payloads, at):
@@ -269,11 +263,3 @@ class Judging:
             [verdict.field(0), verdict.field(1), columns],
             fields=[*VERDICT_TYPE, pa.field("columns", columns.type)],
         )
-
-
-def _fields_read(rules: RuleSet) -> frozenset[str] | None:
-    """Name the fields of a record that rules look at; None when one may look at any."""
-    paths = [rule.check.paths for rule in rules.rules]
-    if not all(each and all(each) for each in paths):
-        return None
-    return frozenset(path[0] for each in paths for path in each)

@@ -14,13 +14,11 @@ from contracts.acceptance.rows import Member, NotExpressibleError, Row, RowBuild
 from contracts.acceptance.table import Source, TypedAcceptance
 from contracts.column_values import bulk_json
 from contracts.columns import TypedColumn
-from contracts.fields import SchemaFields
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.rule_model import Ordered, Range
 from contracts.rules.compiled import Path, RuleSet
 from contracts.rules.places import is_starred
 from contracts.rules.program import DATE, FALSE, TRUE, Program, all_of, any_of
-from contracts.rules.sound import write_sound_tests
 
 _TEXT: Final = frozenset({str})
 _OF_DATES: Final = frozenset({Range, Ordered})
@@ -52,7 +50,7 @@ def compile_acceptance(
             told_apart=reads,
             texts=texts,
         )
-        return _program(builder.row(definition), rules, payload_format.fields)
+        return _program(builder.row(definition), rules)
 
     try:
         flat = inlined(definition)
@@ -69,11 +67,9 @@ def compile_acceptance(
     return quick, TypedAcceptance(keeping, tuple(columns), sources)
 
 
-def _program(row: Row, rules: RuleSet, fields: SchemaFields) -> _RowProgram:
+def _program(row: Row, rules: RuleSet) -> _RowProgram:
     program = _RowProgram(row)
-    program.sound = write_sound_tests(rules.field_checks, fields, program)
-    for each in rules.lowered:
-        each.write(program)
+    program.sound = rules.write_tests(program)
     program.read_members(row)
     return program
 

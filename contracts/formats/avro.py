@@ -17,6 +17,7 @@ from contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, dept
 from contracts.formats.avro_written import Written
 from contracts.formats.payload import NO_PAYLOAD
 from contracts.model import AvroSchema
+from contracts.rules.compiled import RuleSet
 from contracts.verdict import Violation
 from contracts.wire import Framed
 from contracts.writers import WriterSchema
@@ -73,20 +74,15 @@ class AvroFormat:
                 records[row] = record
         yield from records
 
-    def unsound(
-        self, framed: Framed, holds: Callable[[Any], bool], reads: frozenset[str] | None
-    ) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records for which `holds` says yes, with their index.
-
-        `reads` are the names of the fields that `holds` looks at; None for any.
-        """
+    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
+        """Decode each payload and give all but the records that break no rule, with their index."""
         payloads = framed.payloads.to_pylist()
         if framed.keys is None:
-            yield from _unsound(self._own, enumerate(payloads), len(payloads), (holds, reads))
+            yield from _unsound(self._own, enumerate(payloads), len(payloads), rules)
             return
         for written, rows in self._by_writer(framed.keys, framed.writers):
             few = ((row, payloads[row]) for row in rows)
-            yield from _unsound(written, few, len(rows), (holds, reads))
+            yield from _unsound(written, few, len(rows), rules)
 
     def _by_writer(
         self, keys: Sequence[Hashable], writers: Mapping[Any, WriterSchema]
@@ -130,7 +126,7 @@ class AvroFormat:
 
 
 def _records(written: Written, payloads: list[bytes | None]) -> Iterator[Any]:
-    read = written.quick(None, len(payloads))
+    read = written.quick(len(payloads))
     for payload in payloads:
         try:
             yield read(payload)
@@ -139,17 +135,13 @@ def _records(written: Written, payloads: list[bytes | None]) -> Iterator[Any]:
 
 
 def _unsound(
-    written: Written,
-    payloads: Iterable[tuple[int, bytes | None]],
-    count: int,
-    test: tuple[Callable[[Any], bool], frozenset[str] | None],
+    written: Written, payloads: Iterable[tuple[int, bytes | None]], count: int, rules: RuleSet
 ) -> Iterator[tuple[int, Any]]:
-    """Give the records that do not pass a test of some fields, with their index; the loop that nearly all pass."""
-    holds, reads = test
-    read = written.quick(reads, count)
+    """Give the records that are not known to break no rule, with their index; the loop that nearly all pass."""
+    is_sound = written.test(rules, count)
     for index, payload in payloads:
         try:
-            if holds(read(payload)):
+            if is_sound(payload):
                 continue
         except DOUBTS:
             pass

@@ -28,6 +28,8 @@ from contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
+from contracts.rules.compiled import Path, RuleSet
+from contracts.rules.program import FALSE, Program
 
 QuickReader = Callable[[Any], Any]
 """Takes a payload; gives its record, or raises one of DOUBTS."""
@@ -35,6 +37,10 @@ QuickReader = Callable[[Any], Any]
 DOUBTS: Final = (*MALFORMED, KeyError, TypeError, ValueError)
 """What a quick reader raises for what it leaves to the strict one; TypeError for a null."""
 
+QuickTest = Callable[[Any], Any]
+"""Takes a payload; says yes of one whose record breaks no rule, or raises one of DOUBTS. Anything else says nothing."""
+
+_AT_THE_END: Final = ("if i != len(p): raise Doubt",)
 _STEP: Final = " "
 _MOST_LINES: Final = 4_000
 _DEEPEST: Final = 8
@@ -45,46 +51,80 @@ class _DoubtError(KeyError):
     """Something that only the strict reader knows."""
 
 
-def compile_quick_reader(node: Node, wanted: frozenset[str] | None = None) -> QuickReader:
-    """Compile the quick reader of a node.
+def compile_quick_reader(node: Node) -> QuickReader:
+    """Compile the quick reader of a node."""
+    return _Writer(Program()).reader(node)
 
-    Of a record only the fields of the names `wanted` are given (None: all); the others are looked at as strictly.
+
+def compile_quick_test(node: Node, rules: RuleSet) -> QuickTest:
+    """Compile what reads a node and asks the rules: of a record one function, whose variables are the fields.
+
+    The fields that no rule is about are looked at as strictly, but not made.
     """
-    return _Writer().compile(node, wanted)
+    if rules.reads is not None and isinstance(node, Fields) and not node.is_recursive:
+        program = _FieldsProgram()
+        reading, program.fields = _Writer(program).fields(node, rules.reads)
+        if rules.reads <= program.fields.keys():
+            rules.write_tests(program)
+            return program.function(reading, (), "True", "None")
+    read, hold = compile_quick_reader(node), rules.hold
+    return lambda payload: hold(read(payload))
+
+
+class _FieldsProgram(Program):
+    """A function of a payload, of whose record some fields are in variables. A record has all fields of its schema."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: dict[str, str] = {}
+
+    def reading(self, path: Path) -> str:
+        """Write the expression that reads a path."""
+        variable = self.fields[path[0]]
+        return variable if len(path) == 1 else f"read({variable}, {self.bind(path[1:])})"
+
+    def missing_here(self, path: Path) -> str:
+        """Write the test that the last name of a path is not in the object before it."""
+        return FALSE if len(path) == 1 else super().missing_here(path)
+
+    def null_at(self, path: Path) -> str:
+        """Write the test that there is a null at a path."""
+        return f"{self.variable(path)} is None" if len(path) == 1 else super().null_at(path)
 
 
 class _Writer:
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
         self._lines: list[str] = []
-        self._bound: dict[str, Any] = {
-            "Doubt": _DoubtError,
-            "as_float": as_float,
-            "decimal_value": decimal_value,
-            "is_uuid": UUID.fullmatch,
-            "read_double": struct.Struct("<d").unpack_from,
-            "read_float": struct.Struct("<f").unpack_from,
-            "read_int": read_int,
-            "read_long": _read_wide,
-            "read_length": _read_length,
-        }
+        self._program = program
+        self._bind = program.bind
+        program.define(
+            Doubt=_DoubtError,
+            as_float=as_float,
+            decimal_value=decimal_value,
+            is_uuid=UUID.fullmatch,
+            read_double=struct.Struct("<d").unpack_from,
+            read_float=struct.Struct("<f").unpack_from,
+            read_int=read_int,
+            read_long=_read_wide,
+            read_length=_read_length,
+        )
         self._variables = 0
         self._blocks = 0
         self._looks_later = False
 
-    def compile(self, node: Node, wanted: frozenset[str] | None) -> QuickReader:
+    def reader(self, node: Node) -> QuickReader:
+        """Make the function that reads a whole payload `p`."""
         result = self._variable()
-        self._looks_later = wanted is not None
-        if isinstance(node, Fields) and not node.is_recursive:
-            self._record(node, result, " ", 1, wanted)
-        else:
-            self._read(node, result, " ", 0)
-        self._look(" ")
-        text = "\n".join(
-            ["def read(p):", " i = s = 0", *self._lines, " if i != len(p): raise Doubt", f" return {result}"]
-        )
-        exec(compile(text, "<avro schema>", "exec"), self._bound)  # noqa: S102 - our own text, and literals
-        quick: QuickReader = self._bound["read"]
-        return quick
+        self._read(node, result, "", 0)
+        body = ["i = 0", *self._lines, *_AT_THE_END, f"return {result}"]
+        return self._program.make(("p",), body)
+
+    def fields(self, node: Fields, wanted: frozenset[str]) -> tuple[list[str], dict[str, str]]:
+        """Write what reads the fields of these names from a payload `record`; gives the variables that they are in."""
+        self._looks_later = True
+        variables = self._members(node, "", 1, wanted)
+        self._look("")
+        return ["p = record", "i = s = 0", *self._lines, *_AT_THE_END], variables
 
     def _write(self, indent: str, *lines: str) -> None:
         self._lines += [indent + line for line in lines]
@@ -104,12 +144,7 @@ class _Writer:
 
     def _variable(self) -> str:
         self._variables += 1
-        return f"v{self._variables}"
-
-    def _bind(self, value: Any) -> str:
-        name = f"k{len(self._bound)}"
-        self._bound[name] = value
-        return name
+        return f"r{self._variables}"
 
     def _read(self, node: Node, to: str | None, indent: str, depth: int) -> None:  # noqa: C901 - a table
         """Write the reading of a value into a variable; None: it is looked at only."""
@@ -141,7 +176,7 @@ class _Writer:
             case Choice():
                 self._union(node, to, indent, depth)
             case Fields() if not node.is_recursive:
-                self._record(node, to, indent, depth + 1, None if to else frozenset())
+                self._record(node, to, indent, depth + 1)
             case _:
                 self._strictly(node, to, indent, depth)
 
@@ -270,9 +305,15 @@ class _Writer:
         self._write(indent, "else: raise Doubt" if node.branches else "raise Doubt")
         self._blocks -= 1
 
-    def _record(
-        self, node: Fields, to: str | None, indent: str, depth: int, wanted: frozenset[str] | None
-    ) -> None:
+    def _record(self, node: Fields, to: str | None, indent: str, depth: int) -> None:
+        members = self._members(node, indent, depth, None if to else frozenset())
+        pairs = (f"{name!a}: {members[name]}" for name in node.names if name in members)
+        self._write(indent, f"{to} = {{{', '.join(pairs)}}}" if to else "pass")
+
+    def _members(
+        self, node: Fields, indent: str, depth: int, wanted: frozenset[str] | None
+    ) -> dict[str, str]:
+        """Write the reading of a record's fields, of those of other names than `wanted` as a look; gives the variables."""
         members: dict[str, str] = {}
         for name, inner in node.steps:
             is_wanted = name is not None and (wanted is None or name in wanted)
@@ -280,14 +321,10 @@ class _Writer:
             self._read(inner, variable, indent, depth)
             if name is not None and variable is not None:
                 members[name] = variable
-        if to is None:
-            self._write(indent, "pass")
-            return
         for name, default in node.defaults.items():
             if wanted is None or name in wanted:
                 members[name] = self._bind(default)
-        pairs = (f"{name!a}: {members[name]}" for name in node.names if name in members)
-        self._write(indent, f"{to} = {{{', '.join(pairs)}}}")
+        return members
 
 
 def _read_length(payload: bytes, position: int) -> tuple[int, int]:

@@ -7,7 +7,8 @@ from typing import Any, Final
 from contracts.fields import join
 from contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
 from contracts.formats.avro_nodes import Node
-from contracts.formats.avro_quick import QuickReader, compile_quick_reader
+from contracts.formats.avro_quick import QuickReader, QuickTest, compile_quick_reader, compile_quick_test
+from contracts.rules.compiled import RuleSet
 from contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
@@ -23,7 +24,8 @@ class Written:
         self._node = node
         self._read = compile_reader(node)
         self._records = 0
-        self._quick: dict[frozenset[str] | None, QuickReader] = {}
+        self._quick: QuickReader | None = None
+        self._test: QuickTest | None = None
 
     def record(self, payload: bytes) -> Any:
         """Decode a payload: the record, or the Violation of stage decode that it is."""
@@ -32,17 +34,30 @@ class Written:
         except MALFORMED as error:
             return _violation(malformed(error))
 
-    def quick(self, wanted: frozenset[str] | None, records: int) -> QuickReader:
-        """Give the reader that is quick for `records` more of them, with the fields of the names `wanted` (None: all).
+    def quick(self, records: int) -> QuickReader:
+        """Give the reader that is quick for `records` more of them.
 
         What it raises for a payload, one of `avro_quick.DOUBTS`, says nothing: ask for the `record` then.
         """
         self._records += records
-        if wanted not in self._quick:
+        if self._quick is None:
             if self._records < _FEW:
                 return self._strictly
-            self._quick[wanted] = compile_quick_reader(self._node, wanted)
-        return self._quick[wanted]
+            self._quick = compile_quick_reader(self._node)
+        return self._quick
+
+    def test(self, rules: RuleSet, records: int) -> QuickTest:
+        """Give what says yes of a payload of which the record is known to break no rule, quick for `records` more of them.
+
+        Anything else that it says, and what it raises, one of DOUBTS, says nothing. The rules are the same at each call.
+        """
+        self._records += records
+        if self._test is None:
+            hold, read = rules.hold, self._strictly
+            if self._records < _FEW:
+                return lambda payload: hold(read(payload))
+            self._test = compile_quick_test(self._node, rules)
+        return self._test
 
     def _strictly(self, payload: bytes) -> Any:
         record, end = self._read(payload, 0, 0)

@@ -15,6 +15,7 @@ from contracts.formats.json_fields import JsonFields, Schema
 from contracts.formats.json_patterns import EcmaPatterns
 from contracts.model import JsonSchema
 from contracts.record import decode_json, unsound
+from contracts.rules.compiled import RuleSet
 from contracts.verdict import Severity, Stage, Violation
 from contracts.wire import Framed
 
@@ -66,14 +67,9 @@ class JsonSchemaFormat:
         """Decode each payload: the record, or the Violation of stage decode that it is. Who wrote it is all one."""
         return decode_json(framed.payloads)
 
-    def unsound(
-        self,
-        framed: Framed,
-        holds: Callable[[Any], bool],
-        reads: frozenset[str] | None,  # noqa: ARG002 - a record is decoded as a whole
-    ) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records that fit the schema and `holds`, with their index."""
-        return unsound(framed.payloads, self._quick.is_valid, holds)
+    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
+        """Decode each payload and give all but the records that fit the schema and break no rule, with their index."""
+        return unsound(framed.payloads, self._quick.is_valid, rules.hold)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""

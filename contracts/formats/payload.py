@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from contracts.fields import SchemaFields
+from contracts.rules.compiled import RuleSet
 from contracts.verdict import Severity, Stage, Violation
 from contracts.wire import Framed
 
@@ -25,12 +26,10 @@ class PayloadFormat(Protocol):
         """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
         ...
 
-    def unsound(
-        self, framed: Framed, holds: Callable[[Any], bool], reads: frozenset[str] | None
-    ) -> Iterator[tuple[int, Any]]:
-        """Decode each payload, and give with their index all but the records that fit the schema and `holds`.
+    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
+        """Decode each payload, and give with their index all but the records that are known to fit the schema and to break no rule.
 
-        `reads` are the names of the fields of a record that `holds` looks at; None for any.
+        The rules are those of the contract, the same at each call.
         """
         ...
 

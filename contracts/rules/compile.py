@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from contracts.errors import ContractError
@@ -16,7 +17,7 @@ from contracts.rules.orders import build_ordered
 from contracts.rules.ranges import build_freshness, build_range
 from contracts.rules.reference_sets import with_reference_sets
 from contracts.rules.scope import Scope
-from contracts.rules.sound import sound_test
+from contracts.rules.sound import write_sound_tests
 from contracts.terms import OnViolation
 from contracts.verdict import Disposition, Severity
 
@@ -53,7 +54,7 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     return RuleSet(
         tuple(compiled),
         field_checks,
-        sound_test(field_checks, fields, lowered),
+        partial(write_sound_tests, field_checks, lowered, fields),
         whole_holds,
         asked,
     )

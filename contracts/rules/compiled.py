@@ -11,7 +11,7 @@ from contracts.fields import join, tokens
 from contracts.rule_model import Rule
 from contracts.rules.clock import Clock
 from contracts.rules.places import Path, is_starred, item_at, located, places, read
-from contracts.rules.program import Program
+from contracts.rules.program import DECODED, Program
 from contracts.verdict import Disposition, Severity, Stage, Violation
 
 __all__ = ["Built", "CompiledRule", "Path", "RuleSet", "item_at", "read"]
@@ -105,19 +105,22 @@ class RuleSet:
         self,
         rules: tuple[CompiledRule, ...],
         field_checks: tuple[tuple[Rule, Built], ...],
-        fields_hold: Callable[[Any], bool],
+        write_tests: Callable[[Program], dict[str, str]],
         whole_holds: Callable[[Any], bool] | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Take the rules, those about fields as they are written, and two quick tests that may say that none is broken.
 
-        `fields_hold` is about the rules about fields and those that are lowered, `whole_holds` about the others. `clock` is what
-        the rules take for now; None when they do not ask.
+        `write_tests` writes that of the rules about fields, and of those that are lowered, into a program, and gives the tests
+        about fields by rule id; `whole_holds` is about the others. `clock` is what the rules take for now; None when they do not ask.
         """
         self.rules = rules
         self.clock = clock
         self.field_checks = field_checks
-        self._fields_hold = fields_hold
+        self.write_tests = write_tests
+        program = Program()
+        write_tests(program)
+        self._fields_hold = program.function([*DECODED], (), "True", "False")
         self._whole_holds = whole_holds
         # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
         self._single: list[tuple[str, Callable[[Any], bool], int]] = []
@@ -144,8 +147,15 @@ class RuleSet:
 
     @property
     def lowered(self) -> tuple[Lowered, ...]:
-        """The checks of whole records that `fields_hold` makes sure of too."""
+        """The checks of whole records that the tests of fields make sure of too."""
         return tuple(rule.check.lowered for rule in self.rules if rule.check.lowered is not None)
+
+    @property
+    def reads(self) -> frozenset[str] | None:
+        """Names of the members of a record that `write_tests` looks at; None when rules may look at any."""
+        paths = [path for _, check in self.field_checks for path in check.paths]
+        paths += [path for each in self.lowered for path in (*each.reads, *each.holders)]
+        return None if self._whole or not all(paths) else frozenset(path[0] for path in paths)
 
     def exact_statements(self, program: Program, sound: Mapping[str, str]) -> list[str] | None:
         """Write what sets `bits` to the rules that are broken, or returns None where that is not sure.

@@ -69,6 +69,10 @@ class Program:
         self._bound[name] = value
         return name
 
+    def define(self, **values: Any) -> None:
+        """Have values known to the text by names of their own."""
+        self._bound |= values
+
     def variable(self, path: Path) -> str:
         """Name the variable that holds the value at a path, None where there is none.
 
@@ -180,7 +184,7 @@ class Program:
             f"{_STEP}add({''!r})",
             *(f"{_STEP}{name}(None)" for name in names),
         ]
-        return self._made(("values", "results", "left", *names), body)
+        return self.make(("values", "results", "left", *names), body)
 
     def choice(
         self, before: list[str], cases: Iterable[tuple[str, str]], otherwise: str
@@ -199,9 +203,10 @@ class Program:
     def _compiled(self, body: list[str], refusal: str) -> Callable[[Any], Any]:
         # A value that has no order, or no members, is for the rules themselves.
         body += [f"{_STEP}pass", "except (TypeError, AttributeError): pass", f"return {refusal}"]
-        return self._made(("record",), body)
+        return self.make(("record",), body)
 
-    def _made(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
+    def make(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
+        """Make a function of statements that stand by themselves."""
         text = f"\n{_STEP}".join([f"def function({', '.join(parameters)}):", *body])
         exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
         function: Callable[..., Any] = self._bound["function"]

@@ -11,7 +11,7 @@ with a double.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -21,13 +21,14 @@ from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.places import Path
-from contracts.rules.program import DATE, DECODED, Program
+from contracts.rules.program import DATE, Program
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_text
 from contracts.rules.values import (
     DATES,
     INSTANTS,
     NUMBERS,
+    Order,
     number_of,
     order_of,
     order_of_durations,
@@ -51,24 +52,13 @@ _FEW_VALUES: Final = 3
 _INT_OR_DOUBLE: Final = frozenset({int, float})
 
 
-def sound_test(
-    rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, lowered: Iterable[Lowered] = ()
-) -> Callable[[Any], bool]:
-    """Compile the test of rules about fields, and of those about whole records that can be lowered.
-
-    The function takes any decoded record. True means that it breaks none of the rules; False says nothing.
-    """
-    program = Program()
-    write_sound_tests(rules, fields, program)
-    for each in lowered:
-        each.write(program)
-    return program.function([*DECODED], (), "True", "False")
-
-
 def write_sound_tests(
-    rules: Sequence[tuple[Rule, Built]], fields: SchemaFields, program: Program
+    rules: Sequence[tuple[Rule, Built]], lowered: Iterable[Lowered], fields: SchemaFields, program: Program
 ) -> dict[str, str]:
-    """Write the tests of the rules about fields into a program, as expressions of its variables; gives them by rule id."""
+    """Write the tests of rules about fields, and of those about whole records that can be lowered, into a program.
+
+    Gives the former by rule id, as expressions of its variables. All hold only where none of the rules is broken; that one does not says nothing.
+    """
     source = _Source(program)
     tests = {}
     for rule, check in rules:
@@ -76,6 +66,8 @@ def write_sound_tests(
         passes = len(check.paths) == 1 and rule.nulls == "pass"
         tests[rule.id] = source.test(rule, check, fields)
         program.require(tests[rule.id], check.paths, without_array=passes)
+    for each in lowered:
+        each.write(program)
     return tests
 
 
@@ -119,11 +111,16 @@ class _Source:
         self, values: tuple[Scalar, ...], field: str, variable: str, word: str, fields: SchemaFields
     ) -> str | None:
         found = fields.find(field)
-        if found is None or order_of_times(found) not in {None, DATES} or order_of_durations(found):
+        if found is None or order_of_durations(found) or self._types(tokens(field)) == DATE:
             return None
-        if self._types(tokens(field)) == DATE:
+        kinds, order = {type(value) for value in values}, order_of_times(found)
+        if kinds not in ({str}, {int}):
             return None
-        if {type(value) for value in values} not in ({str}, {int}):
+        if order is not None and order.scale is not None:
+            if kinds != {str}:
+                return None
+            variable, values = _count(variable, order), tuple(order.parse(value) for value in values)
+        elif order not in {None, DATES}:
             return None
         if len(values) <= _FEW_VALUES:  # sooner compared than hashed
             comparison, and_or = ("!=", " and ") if word == "not in" else ("==", " or ")
@@ -157,7 +154,12 @@ class _Source:
         order = order_of_times(found)
         if order is INSTANTS:
             return self._instants(limits, variable)
-        if order is not DATES or any(offset_of_now(limit) is not None for limit in limits.values()):
+        if order is None or any(offset_of_now(limit) is not None for limit in limits.values()):
+            return None
+        if order.scale is not None:
+            limits = {name: order.parse(limit) for name, limit in limits.items()}
+            return self._compared(_count(variable, order), limits)
+        if order is not DATES:
             return None
         if self._types(path) == DATE:
             limits = {name: _as_date(limit) for name, limit in limits.items()}
@@ -179,12 +181,14 @@ class _Source:
         return f"{form} and {self._compared(variable, texts)}"
 
     def _ordered(self, rule: Ordered, variables: list[str], fields: SchemaFields) -> str | None:
-        orders = {order_of(found) for pointer in rule.fields if (found := fields.find(pointer)) is not None}
-        comparison = " < " if rule.strict else " <= "
+        found = [order for each in rule.fields if (field := fields.find(each)) and (order := order_of(field))]
+        orders, comparison = set(found), " < " if rule.strict else " <= "
+        kinds: list[str] = []
         if rule.compare_as is not None:
             return None
-        if orders == {DATES}:
-            kinds = []
+        if all(order.scale is not None for order in found):
+            variables = [_count(*each) for each in zip(variables, found, strict=True)]
+        elif orders == {DATES}:
             if len({self._types(tokens(pointer)) == DATE for pointer in rule.fields}) > 1:
                 return None
         elif orders == {NUMBERS}:
@@ -194,6 +198,11 @@ class _Source:
         if len(variables) > 2 and rule.nulls == "pass":
             return None  # with one of three missing, the two others still have an order
         return " and ".join((*kinds, comparison.join(variables)))
+
+
+def _count(variable: str, order: Order) -> str:
+    """Write what compares of integers that count from 1970 on."""
+    return variable if order.scale == 1 else f"{variable} * {order.scale}"
 
 
 def _as_date(limit: str) -> date | None:

@@ -33,7 +33,7 @@ class Order:
 
     `key` reads a value of a record, `parse` a value of the contract; both give None for what is not of the sort.
     `at` gives the key of a moment, in nanoseconds since 1970; `moment` gives the moment of a key, without a zone
-    that in UTC.
+    that in UTC. `scale` times an integer of a record is its key; None where records hold no integers.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Order:
     example: str = ""
     at: Callable[[int], Any] | None = None
     moment: Callable[[Any], Any] | None = None
+    scale: int | None = None
 
 
 def exact(number: float | Decimal) -> int | float | Decimal:
@@ -133,8 +134,8 @@ def _order_of_format(field: FieldType) -> Order | None:
         return value * nanoseconds if type(value) is int else None
 
     if kind == "local-timestamp":
-        return Order(LOCAL_TIMES, key, _local, _LOCAL_EXAMPLE, moment=_itself)
-    return replace(INSTANTS, key=key)
+        return Order(LOCAL_TIMES, key, _local, _LOCAL_EXAMPLE, moment=_itself, scale=nanoseconds)
+    return replace(INSTANTS, key=key, scale=nanoseconds)
 
 
 def integer_key(value: Any) -> int | None:
@@ -155,7 +156,13 @@ def _local(text: Any) -> Any:
 
 
 _DAYS: Final = Order(
-    DATES.name, integer_key, _days, DATES.example, day_of, lambda days: days * 86_400 * NANOSECONDS
+    DATES.name,
+    integer_key,
+    _days,
+    DATES.example,
+    day_of,
+    lambda days: days * 86_400 * NANOSECONDS,
+    scale=1,
 )
 _OF_STRINGS: Final = {
     "date": DATES,

@@ -142,21 +142,13 @@ def test_what_the_quick_way_reads_is_what_the_strict_way_reads(choose: st.DataOb
     types = graph(ready)
     node = resolve(types, types if reader is writer else graph(parsed(reader)[0]))
     strict = Written(node).record(bytes(payload))
-    names = choose.draw(
-        st.none() | st.frozensets(st.sampled_from(["f0", "f1", "f2", "next", "added", "new_f0"]))
-    )
-    for wanted in (None, names):
-        try:
-            quick = compile_quick_reader(node, wanted)(bytes(payload))
-        except DOUBTS:
-            event("doubt")
-            continue
+    try:
+        quick = compile_quick_reader(node)(bytes(payload))
+    except DOUBTS:
+        event("doubt")
+    else:
         assert type(strict) is not Violation
-        if wanted is not None and isinstance(strict, dict) and isinstance(ready, dict):
-            kept = {name: value for name, value in strict.items() if name in wanted}
-            assert kept == quick or (ready["type"] == "map" and quick == strict) or quick == strict
-        else:
-            assert quick == strict
+        assert quick == strict
 
 
 @BOUNDED

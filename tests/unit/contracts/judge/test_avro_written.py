@@ -21,7 +21,7 @@ def read(writer: Any, reader: Any, payload: bytes) -> Any:
     """Read by both ways; they must agree."""
     written = AvroFormat(AvroSchema(type="avro", definition=reader)).written_with(json.dumps(writer))
     strict = written.record(payload)
-    quick = written.quick(None, 1_000)
+    quick = written.quick(1_000)
     try:
         found = quick(payload)
     except Exception:  # noqa: BLE001 - a doubt, which only what is refused or rare may raise
