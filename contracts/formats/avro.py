@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 import fastavro
@@ -69,35 +70,41 @@ class AvroFormat:
             yield from _records(self._own, payloads)
             return
         records: list[Any] = [None] * len(payloads)
-        for written, rows in self._by_writer(framed.keys, framed.writers):
+        for written, rows in self._by_writer(framed):
             for row, record in zip(rows, _records(written, [payloads[row] for row in rows]), strict=True):
                 records[row] = record
         yield from records
 
     def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records that break no rule, with their index."""
-        payloads = framed.payloads.to_pylist()
-        if framed.keys is None:
-            yield from _unsound(self._own, enumerate(payloads), len(payloads), rules)
-            return
-        for written, rows in self._by_writer(framed.keys, framed.writers):
-            few = ((row, payloads[row]) for row in rows)
-            yield from _unsound(written, few, len(rows), rules)
+        """Decode each payload and give all but the records that break no rule, with their index.
 
-    def _by_writer(
-        self, keys: Sequence[Hashable], writers: Mapping[Any, WriterSchema]
-    ) -> Iterator[tuple[Written, list[int]]]:
+        The loop that nearly all records pass: nothing is called here that need not be.
+        """
+        payloads = framed.payloads.to_pylist()
+        for written, rows in self._by_writer(framed):
+            is_sound = written.test(rules, len(rows))
+            for row in rows:
+                payload = payloads[row]
+                try:
+                    if is_sound(payload):
+                        continue
+                except DOUBTS:
+                    pass
+                yield row, NO_PAYLOAD if payload is None else written.record(payload)
+
+    def _by_writer(self, framed: Framed) -> Iterator[tuple[Written, Sequence[int]]]:
         """Give the rows that each writer has written.
 
         Together, for a function that is met again at once is in the processor's cache: of a thousand writers that take
         turns it is not.
         """
-        rows: dict[Hashable, list[int]] = {}
+        keys, writers = framed.keys, framed.writers
+        if keys is None:
+            yield self._own, range(len(framed.payloads))
+            return
+        rows: defaultdict[Hashable, list[int]] = defaultdict(list)
         for row, key in enumerate(keys):
-            if key in rows:
-                rows[key].append(row)
-            else:
-                rows[key] = [row]
+            rows[key].append(row)
         for key, some in rows.items():
             yield (self.written_with(writers[key].text) if key in writers else self._own), some
 
@@ -132,20 +139,6 @@ def _records(written: Written, payloads: list[bytes | None]) -> Iterator[Any]:
             yield read(payload)
         except DOUBTS:
             yield NO_PAYLOAD if payload is None else written.record(payload)
-
-
-def _unsound(
-    written: Written, payloads: Iterable[tuple[int, bytes | None]], count: int, rules: RuleSet
-) -> Iterator[tuple[int, Any]]:
-    """Give the records that are not known to break no rule, with their index; the loop that nearly all pass."""
-    is_sound = written.test(rules, count)
-    for index, payload in payloads:
-        try:
-            if is_sound(payload):
-                continue
-        except DOUBTS:
-            pass
-        yield index, NO_PAYLOAD if payload is None else written.record(payload)
 
 
 class AvroFields:
