@@ -21,7 +21,6 @@ from contracts.model import AvroSchema
 from contracts.rules.compiled import RuleSet
 from contracts.verdict import Violation
 from contracts.wire import Framed
-from contracts.writers import WriterSchema
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
