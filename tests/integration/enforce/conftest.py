@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,21 @@ from gateway.embedded.jars import Jars
 from spark_jobs.settings import JobSettings
 from spark_jobs.steps import Step
 from tests.integration.enforce.job import RunningJob
-from tests.integration.enforce.line import Line, environment
+from tests.integration.enforce.line import Line, Sent, environment
 from tests.integration.enforce.registry import Registry
+from tests.jvm import recording_classes, use_classes
 from tests.postgresql import Postgresql
 
 CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
+
+
+WORTH_AN_ARCHIVE = 20
+"""So many tests that start jobs make up for the time that the archive takes."""
+
+
+def publish_to(registry: Registry, document: dict[str, object]) -> None:
+    """Publish a contract document."""
+    httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
 
 
 @pytest.fixture
@@ -93,14 +106,47 @@ def make_registry(tmp_path: Path) -> Iterator[Callable[..., Registry]]:
 def publish(registry: Registry) -> Callable[[dict[str, object]], None]:
     """Give a function that publishes a contract document."""
 
-    def post(document: dict[str, object]) -> None:
-        httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
+    return partial(publish_to, registry)
 
-    return post
+
+@pytest.fixture(scope="session")
+def quick_starts(  # noqa: PLR0913, PLR0917 - one for each part of a job
+    spark: SparkSession,
+    broker: Broker,
+    make_topic: Callable[..., str],
+    registry: Registry,
+    jars: Jars,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Let a job run once and keep what its Java has read of its classes, where so many will start that it is worth it.
+
+    A start takes a third less of a processor then.
+    """
+    if sum("quick_starts" in item.fixturenames for item in request.session.items) < WORTH_AN_ARCHIVE:
+        return
+    root, topic = tmp_path_factory.mktemp("classes"), make_topic("classes")
+    settings = JobSettings(
+        bootstrap_servers=broker.bootstrap,
+        registry_url=registry.url,
+        warehouse=root / "warehouse",
+        checkpoints=root / "checkpoints",
+    )
+    line, archive = Line(spark, settings, topic, "test.classes"), root / "classes.jsa"
+    publish_to(registry, line.document())
+    line.produce(*(Sent(json.dumps({"id": "r", "amount": amount}).encode()) for amount in (1, 999)))
+    job = RunningJob(
+        [line.contract_id], {**environment(line, jars, registry.url), **recording_classes(archive)}
+    )
+    job.await_event("batch_published")
+    job.stop(signal.SIGTERM)  # and its Java after it: what ends last lets go of the log
+    job.end()
+    if archive.exists():
+        use_classes(archive)
 
 
 @pytest.fixture
-def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
+def start(jars: Jars, quick_starts: None) -> Iterator[Callable[..., RunningJob]]:  # noqa: ARG001 - it is done before
     """Give a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
     jobs: list[RunningJob] = []
 
@@ -115,7 +161,12 @@ def start(jars: Jars) -> Iterator[Callable[..., RunningJob]]:
 
 
 @pytest.fixture
-def job(jars: Jars, registry: Registry, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def job(
+    jars: Jars,
+    registry: Registry,
+    tmp_path: Path,
+    quick_starts: None,  # noqa: ARG001 - it is done before
+) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Give a function that starts the job in its own process, until a signal of its own after a step."""
     started: list[subprocess.Popen[bytes]] = []
 
