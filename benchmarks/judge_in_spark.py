@@ -2,9 +2,10 @@
 
 * untouched: parquet to noop
 * identity: an Arrow UDF that returns one byte a record
-* judge: `spark_jobs.judge`, exact
+* judge: as the job judges, in `mapInArrow`: exact, and what comes back of it are the refused records with their evidence
 * typed in the worker: the same, with the typed columns of the table made where the job writes them, in the worker
 * typed: the same, with the typed columns crossing back to the JVM, as when rows go to another sink of Spark
+* column: `spark_jobs.judge.judge_column`, a verdict beside each record
 * from_json: Spark's own parser and predicates over the columns. Not exact: it takes "42" for 42
 * python UDF: a row-at-a-time UDF with the `jsonschema` package and the same rules
 
@@ -15,26 +16,28 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import BinaryType, ByteType
+from pyspark.sql.types import ByteType
 from pyspark.util import PythonEvalType
 
 from benchmarks.admissions_data import write_parquet
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.rules import RULES, plan_of
 from benchmarks.spark_session import benchmark_session
-from contracts.judged import packed
+from contracts.evidence import decode_violations, encode_violations
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
-from spark_jobs.judge import disposition_of, judge_column
+from spark_jobs.judge import column_types, disposition_of, judge_column
 
 JSON_TYPE = (
     "patient_id string, hospital_id string, age int, sex string, admission_date date, "
@@ -85,6 +88,7 @@ def main() -> None:
                 "judge_typed_in_worker_over_identity", rates["typed in the worker"], unit, rates["identity"]
             ),
             Figure.of("judge_typed_over_identity", rates["typed"], unit, rates["identity"]),
+            Figure.of("judge_column_over_identity", rates["column"], unit, rates["identity"]),
             Figure.of("judge_over_untouched", rates["judge"], unit, rates["untouched"]),
         ],
         arguments.out,
@@ -96,15 +100,19 @@ def measure(
 ) -> dict[str, float]:
     """Return records a second by case, after asserting that the exact ways agree on the part."""
     big, small = spark.read.parquet(str(whole[0])), spark.read.parquet(str(part[0]))
-    judge, typed = judge_column(plan, typed=False), judge_column(plan, typed=True)
-    in_worker, python = typed_in_worker(plan), python_udf(plan)
-    assert_agreement(small, judge, python)
+    column, python = judge_column(plan, typed=False), python_udf(plan)
+    assert_agreement(small, column, python)
+    assert_evidence(small, plan, column)
+    typed = f"refused binary, violations binary, columns {column_types(plan).simpleString()}"
     cases: dict[str, Callable[[], object]] = {
         "untouched": lambda: to_noop(big),
         "identity": lambda: to_noop(big.select(identity("value"))),
-        "judge": lambda: to_noop(big.select(judge(F.col("value")))),
-        "typed in the worker": lambda: to_noop(big.select(in_worker(F.col("value")))),
-        "typed": lambda: to_noop(big.select(typed(F.col("value")))),
+        "judge": lambda: to_noop(big.select("value").mapInArrow(judging(plan), _REFUSED)),
+        "typed in the worker": lambda: to_noop(
+            big.select("value").mapInArrow(judging(plan, typed=True), _REFUSED)
+        ),
+        "typed": lambda: to_noop(big.select("value").mapInArrow(judging(plan, typed=True, kept=True), typed)),
+        "column": lambda: to_noop(big.select(column(F.col("value")))),
         "from_json": lambda: to_noop(from_json(big)),
     }
     seconds = interleaved_seconds(cases, rounds)
@@ -132,18 +140,35 @@ one_byte.__annotations__ = {
 identity = arrow_udf(one_byte, ByteType(), PythonEvalType.SQL_SCALAR_ARROW_UDF)
 
 
-def typed_in_worker(plan: EnforcementPlan) -> Callable[[Any], Any]:
-    """Judge with typed columns, which go no further than a sink in the worker that keeps nothing."""
+def judging(
+    plan: EnforcementPlan, *, typed: bool = False, kept: bool = False
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Judge a column of values, and give the refused ones with their violations; with `kept` the accepted ones' columns too."""
 
-    def judge(values: pa.Array) -> pa.Array:
-        judged = plan.judge_typed(values)
-        if len(judged.field(2)) != len(values):
-            raise RuntimeError("columns are missing")
-        return packed(judged)
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            (values,) = batch.columns
+            judged = plan.judge_typed(values) if typed else plan.judge(values)
+            is_refused = pc.greater(judged.field(0), int(Disposition.ALERTED))
+            refused = values.filter(is_refused)
+            verdicts = plan.explain_each(refused, typed=typed)
+            violations = pa.array([encode_violations(each.violations) for each in verdicts], pa.binary())
+            arrays = [refused, violations]
+            if kept:
+                yield pa.RecordBatch.from_arrays(
+                    [*arrays, pa.nulls(len(refused), judged.field(2).type)], _NAMES
+                )
+                columns = judged.field(2).filter(pc.invert(is_refused))
+                nothing = pa.nulls(len(columns), pa.binary())
+                yield pa.RecordBatch.from_arrays([nothing, nothing, columns], _NAMES)
+            else:
+                yield pa.RecordBatch.from_arrays(arrays, _NAMES[:2])
 
-    judge.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    udf = arrow_udf(judge, BinaryType(), PythonEvalType.SQL_SCALAR_ARROW_UDF).asNondeterministic()
-    return cast("Callable[[Any], Any]", udf)
+    return work
+
+
+_NAMES: Final = ["refused", "violations", "columns"]
+_REFUSED: Final = "refused binary, violations binary"
 
 
 def from_json(frame: DataFrame) -> DataFrame:
@@ -195,6 +220,15 @@ def assert_agreement(frame: DataFrame, judge: Callable[[Any], Any], python: Any)
         for row in judged.groupBy("judged", "slow").count().collect()
     }
     assert set(counts) == {(True, True), (False, False)}, counts
+
+
+def assert_evidence(frame: DataFrame, plan: EnforcementPlan, column: Callable[[Any], Any]) -> None:
+    """Assert that the records which come back with evidence are those that the verdict beside each record refuses."""
+    is_refused = disposition_of(column(F.col("value"))) > int(Disposition.ALERTED)
+    expected = frame.select("value", is_refused.alias("refused")).where("refused").select("value").collect()
+    found = frame.select("value").mapInArrow(judging(plan), _REFUSED).collect()
+    assert Counter(bytes(row["value"]) for row in expected) == Counter(bytes(row["refused"]) for row in found)
+    assert all(decode_violations(bytes(row["violations"])).violations for row in found)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Self
 
@@ -30,6 +31,8 @@ BATCH_HEADER = "tidegate.batch"
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
+
+_MOST_REMEMBERED = 4_096
 
 # The Kafka client fails on a name that is not UTF-8, and says so only to a caller that looks for it: called as
 # `message.headers()` often enough, Python no longer does, and the process dies of the half-made list.
@@ -198,6 +201,7 @@ def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> B
     return BatchRefusal(end, reasons)
 
 
+@lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
 def _encode_violation(violation: Violation) -> bytes:
     fields = {
         "stage": violation.stage,

@@ -105,43 +105,47 @@ class Judging:
 
     def explain(
         self,
-        value: bytes | None,
-        header: bytes | None,
+        values: pa.Array,
+        headers: pa.Array | None,
         moments: Moments | None,
         *,
         typed: bool,
-        key: bytes | None,
-    ) -> Verdict:
-        """Judge as `EnforcementPlan.explain` says."""
-        if (at := self._setting(moments, 1)) is not None:
-            at(0)
-        record, violations = self._evidence(value, header)
-        disposition = self._disposition_of(violations)
-        if typed and disposition.is_written:
-            violations += tuple(column.violation for column in self.columns if not column.holds(record))
+        keys: pa.Array | None,
+    ) -> Iterator[Verdict]:
+        """Judge as `EnforcementPlan.explain_each` says."""
+        at = self._setting(moments, len(values))
+        framed = self.frames.open(values, headers)
+        for index, decoded in enumerate(self.payload_format.decode(framed)):
+            if at is not None:
+                at(index)
+            record, violations = self._evidence(decoded, framed, index)
             disposition = self._disposition_of(violations)
-        if typed and disposition.is_written and self.limits != NO_LIMITS:
-            unfit = self._unfit(value, key, record)
-            violations += tuple(each.violation for each in unfit)
-            disposition = max(self._disposition_of(violations), self._least(unfit))
-        return Verdict(disposition, violations)
+            if typed and disposition.is_written:
+                violations += tuple(column.violation for column in self.columns if not column.holds(record))
+                disposition = self._disposition_of(violations)
+            if typed and disposition.is_written and self.limits != NO_LIMITS:
+                key = pa.nulls(1, pa.binary()) if keys is None else keys.slice(index, 1)
+                unfit = self._unfit(values.slice(index, 1), key, record)
+                violations += tuple(each.violation for each in unfit)
+                disposition = max(self._disposition_of(violations), self._least(unfit))
+            yield Verdict(disposition, violations)
 
     def _least(self, unfit: Sequence[Unfit]) -> Disposition:
         """Say what becomes at least of a record that would only alert: one without a primary key cannot be written."""
         is_kept_out = self.refusal.is_written and any(each.is_of_key for each in unfit)
         return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
 
-    def _unfit(self, value: bytes | None, key: bytes | None, record: Any) -> list[Unfit]:
-        """Say what a table cannot hold of one record."""
+    def _unfit(self, value: pa.Array, key: pa.Array, record: Any) -> list[Unfit]:
+        """Say what a table cannot hold of one record, given with its value and key, arrays of one."""
         rows = TableRows(self.columns)
         rows.add(record)
-        values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
-        arrays = with_keys(self.limits, self.columns, rows.finish()[0], values, keys)
+        arrays = with_keys(self.limits, self.columns, rows.finish()[0], value, key)
         return [each for each in self.limits.unfit(self.columns, arrays) if each.is_row[0]]
 
-    def record_of(self, value: bytes | None, header: bytes | None) -> Any:
-        """Decode one value: the record, or the Violation that stands for one."""
-        return self._decoded(self._framed(value, header))
+    def record_of(self, value: pa.Array, header: pa.Array | None) -> Any:
+        """Decode one value, an array of one: the record, or the Violation that stands for one."""
+        (record,) = self.payload_format.decode(self.frames.open(value, header))
+        return record
 
     def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
         """Make what sets the clock of the rules to the moment of a record, by its index; None when no rule asks."""
@@ -217,26 +221,14 @@ class Judging:
         bits = self.rules.broken(record, fits) << len(STAGES)
         return bits if fits else bits | _SCHEMA_BIT
 
-    def _evidence(self, value: bytes | None, header: bytes | None) -> tuple[Any, tuple[Violation, ...]]:
-        """Decode and judge one value: the record, and its violations of every stage but column."""
-        framed = self._framed(value, header)
-        record = self._decoded(framed)
+    def _evidence(self, record: Any, framed: Framed, index: int) -> tuple[Any, tuple[Violation, ...]]:
+        """Judge what was decoded: the record, and its violations of every stage but column."""
         if type(record) is Violation:
-            violation = self._undecoded(record, framed, 0)
+            violation = self._undecoded(record, framed, index)
             return _EMPTY_RECORD, () if violation is None else (violation,)
         fits = self.payload_format.is_valid(record)
         of_schema = () if fits else self.payload_format.violations(record)
         return record, (*of_schema, *self.rules.violations(record, fits=fits))
-
-    def _framed(self, value: bytes | None, header: bytes | None) -> Framed:
-        # Where nobody looks schemas up, nobody may have kept the headers.
-        is_known = header is not None or self.frames.writers is not None
-        headers = pa.array([header], pa.binary()) if is_known else None
-        return self.frames.open(pa.array([value], pa.large_binary()), headers)
-
-    def _decoded(self, framed: Framed) -> Any:
-        (record,) = self.payload_format.decode(framed)
-        return record
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
         """Say what a value is that gave no record; None for a tombstone that the contract lets pass."""
@@ -246,10 +238,13 @@ class Judging:
             return refusal
         return NO_PAYLOAD if self.refuses_null else None
 
+    @cached_property
+    def _of_rules(self) -> dict[str, Disposition]:
+        return {rule.id: rule.disposition for rule in self.rules.rules}
+
     def _disposition_of(self, violations: tuple[Violation, ...]) -> Disposition:
-        rules = {rule.id: rule.disposition for rule in self.rules.rules}
         return max(
-            (rules[each.code] if each.stage is Stage.RULE else self.refusal for each in violations),
+            (self._of_rules[each.code] if each.stage is Stage.RULE else self.refusal for each in violations),
             default=Disposition.ACCEPTED,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -143,11 +144,30 @@ class EnforcementPlan:
         `judge` gives the same disposition and the same failed slots of the same `moments`, and so does `judge_typed`
         with `typed`, which adds the values that columns cannot hold, and with the Kafka `key`.
         """
-        return self._judging.explain(value, header, moments, typed=typed, key=key)
+        values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
+        (verdict,) = self.explain_each(values, moments, self._header(header), typed=typed, keys=keys)
+        return verdict
+
+    def explain_each(
+        self,
+        values: pa.Array,
+        moments: Moments | None = None,
+        headers: pa.Array | None = None,
+        *,
+        typed: bool = False,
+        keys: pa.Array | None = None,
+    ) -> Iterator[Verdict]:
+        """Judge many records as `explain` does, a third as dear each; takes what `judge` takes, and `keys` as `judge_typed` does."""
+        return self._judging.explain(values, headers, moments, typed=typed, keys=keys)
 
     def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
         """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""
-        return self._judging.record_of(value, header)
+        return self._judging.record_of(pa.array([value], pa.large_binary()), self._header(header))
+
+    def _header(self, header: bytes | None) -> pa.Array | None:
+        # Where nobody looks schemas up, nobody may have kept the headers.
+        is_known = header is not None or self.writers is not None
+        return pa.array([header], pa.binary()) if is_known else None
 
     @property
     def writers(self) -> WriterSchemas | None:

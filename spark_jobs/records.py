@@ -20,6 +20,7 @@ from contracts.rules.clock import Moments
 from contracts.verdict import Disposition, Verdict
 from contracts.wire import schema_header
 from spark_jobs.decide import count_evidence
+from spark_jobs.judge import reads_headers
 from spark_jobs.outputs import Headers, OutputRecord
 from spark_jobs.topics import Topic
 
@@ -87,23 +88,34 @@ def refused_records(
     one of `refusals` covers it.
     """
     topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
-    for partition, offset, key, value, headers, timestamp_ms in chain.from_iterable(
-        map(_rows, rows.to_batches())
-    ):
-        header = schema_header([(each["key"], each["value"]) for each in headers or ()])
-        moments = Moments(records=pa.array([timestamp_ms], pa.timestamp("ms"))) if to.plan.asks_now else None
-        verdict = to.plan.explain(value, header, typed=True, moments=moments, key=key)
-        batch_end = None
-        refusal = next((each for each in refusals if each.covers(partition, offset)), None)
-        if refusal is not None and verdict.disposition.is_written:
-            batch_end = refusal.end
-            # First, so that they are not what a full header leaves out.
-            verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))
-        evidence.update(count_evidence((verdict,)))
-        source = EventPointer(ledger.topic, partition, offset)
-        ours = quarantine_headers(source, ledger.name, to.contract, verdict, batch_end)
-        originals_and_ours = _with_originals(headers, ours, timestamp_ms)
-        yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
+    for batch in rows.to_batches():
+        for (partition, offset, key, value, headers, timestamp_ms), verdict in zip(
+            _rows(batch), _verdicts(batch, to.plan), strict=True
+        ):
+            batch_end = None
+            refusal = next((each for each in refusals if each.covers(partition, offset)), None)
+            if refusal is not None and verdict.disposition.is_written:
+                batch_end = refusal.end
+                # First, so that they are not what a full header leaves out.
+                verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - the one that counts
+            evidence.update(count_evidence((verdict,)))
+            source = EventPointer(ledger.topic, partition, offset)
+            ours = quarantine_headers(source, ledger.name, to.contract, verdict, batch_end)
+            originals_and_ours = _with_originals(headers, ours, timestamp_ms)
+            yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
+
+
+def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
+    """Judge rows again, with all their evidence."""
+    moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
+    headers = None
+    if reads_headers(plan):
+        pairs = (
+            [(each["key"], each["value"]) for each in some or ()]
+            for some in rows.column("headers").to_pylist()
+        )
+        headers = pa.array([schema_header(some) for some in pairs], pa.binary())
+    return plan.explain_each(rows.column("value"), moments, headers, typed=True, keys=rows.column("key"))
 
 
 def _masked(rows: Iterator[_Row], masked: MaskedValues) -> Iterator[_Row]:

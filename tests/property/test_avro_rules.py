@@ -191,8 +191,9 @@ def test_quickly_and_one_by_one_a_record_gets_one_verdict(
     prefix = b"" if kind == "own" else b"\0\0\0\0\1"
     values = [prefix + payload for payload in payloads] * 20  # so many that the quick way is gone
     judged = plan.judge(pa.array(values, pa.binary())).to_pylist()
-    for value, verdict in zip(values, judged, strict=True):
-        explained = plan.explain(value)
+    together = plan.explain_each(pa.array(values, pa.binary()))
+    for value, verdict, explained in zip(values, judged, together, strict=True):
+        assert explained == plan.explain(value)
         codes = {slot.code for slot in plan.failed_slots(verdict["failed"])}
         assert verdict["disposition"] == explained.disposition
         assert codes == {

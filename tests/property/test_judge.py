@@ -106,8 +106,9 @@ def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
     for typed, judged in ((False, PLAN.judge(array)), (True, PLAN.judge_typed(array))):
         assert len(judged) == len(batch)
         assert judged.null_count == 0
-        for value, verdict in zip(batch, judged.to_pylist(), strict=True):
-            explained = PLAN.explain(value, typed=typed)
+        together = PLAN.explain_each(array, typed=typed)
+        for value, verdict, explained in zip(batch, judged.to_pylist(), together, strict=True):
+            assert explained == PLAN.explain(value, typed=typed)
             assert verdict["disposition"] == explained.disposition
             assert (explained.disposition is Disposition.ACCEPTED) == (not explained.violations)
             codes = {each.code if each.stage is Stage.RULE else each.stage for each in explained.violations}

@@ -77,6 +77,7 @@ def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any]
     moments = Moments(NOW, pa.array(stamps, pa.timestamp("ms")))
     values = pa.array([json.dumps({"at": each}).encode() for each in found])
     judged = [plan.judge(values, moments), plan.judge_typed(values, moments)]
+    together = list(plan.explain_each(values, moments))
     for index, text in enumerate(found):
         is_of_batch = rule.get("now") == "batch" or not is_stamped
         now = NOW if is_of_batch else stamps[index] * 10**6
@@ -93,6 +94,7 @@ def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any]
         alone = Moments(NOW, moments.records.slice(index, 1))
         explained = plan.explain(values[index].as_py(), moments=alone).violations
         assert is_broken == any(violation.stage is Stage.RULE for violation in explained)
+        assert together[index].violations == explained
 
 
 @settings(max_examples=300, deadline=None)

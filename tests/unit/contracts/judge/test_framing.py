@@ -96,8 +96,9 @@ def judged(
         plain = plan.judge(pa.array(values, kind), headers=given).to_pylist()
         typed = plan.judge_typed(pa.array(values, kind), headers=given).to_pylist()
         found = []
-        for index, value in enumerate(values):
-            verdict = plan.explain(value, headers[index] if headers else None, typed=True)
+        together = plan.explain_each(pa.array(values, kind), headers=given, typed=True)
+        for index, (value, verdict) in enumerate(zip(values, together, strict=True)):
+            assert verdict == plan.explain(value, headers[index] if headers else None, typed=True)
             assert plain[index]["disposition"] == typed[index]["disposition"] == verdict.disposition
             stages = {violation.stage for violation in verdict.violations}
             assert {slot.stage for slot in plan.failed_slots(plain[index]["failed"])} == stages

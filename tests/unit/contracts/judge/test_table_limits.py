@@ -25,9 +25,11 @@ def judged(
     """Judge records in an array, and hold each to what is explained of it alone."""
     raw = [None if value is None else json.dumps(value).encode() for value in values]
     keys = keys or [None] * len(raw)
-    found = plan.judge_typed(pa.array(raw, pa.binary()), keys=pa.array(keys, pa.binary()))
-    for value, key, each in zip(raw, keys, found.to_pylist(), strict=True):
-        verdict = plan.explain(value, typed=True, key=key)
+    values, given = pa.array(raw, pa.binary()), pa.array(keys, pa.binary())
+    found = plan.judge_typed(values, keys=given)
+    together = plan.explain_each(values, typed=True, keys=given)
+    for value, key, each, verdict in zip(raw, keys, found.to_pylist(), together, strict=True):
+        assert verdict == plan.explain(value, typed=True, key=key)
         assert verdict.disposition == each["disposition"]
         assert {slot.stage for slot in plan.failed_slots(each["failed"])} == {
             violation.stage for violation in verdict.violations
