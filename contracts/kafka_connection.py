@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from contracts.errors import SettingsError
 
+_REFRESH_MILLISECONDS: Final = 5_000
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -151,6 +152,13 @@ class KafkaConnection:
                 found["ssl.key.password"] = self.tls.key_password.get_secret_value()
             found["ssl.endpoint.identification.algorithm"] = "https" if self.tls.checks_names else "none"
         return found
+
+    def for_admin(self) -> dict[str, str | int]:
+        """Give the properties of an admin client of librdkafka. They hold secrets.
+
+        It asks the controller, and learns of another one only when it looks at the cluster anew: by itself every five minutes.
+        """
+        return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
     def for_spark(self) -> dict[str, str]:
         """Give the options of Spark's connector. They hold secrets, and what the files hold: executors need no file.

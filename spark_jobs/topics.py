@@ -79,7 +79,7 @@ class Topics:
     def __init__(self, kafka: KafkaConnection) -> None:
         self._refusal: str | None = None
         callback: Any = self._note  # the client's types know no callbacks
-        self._admin = AdminClient({**kafka.for_librdkafka(), "log_level": 2, "error_cb": callback})
+        self._admin = AdminClient({**kafka.for_admin(), "log_level": 2, "error_cb": callback})
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _NOT_LET_IN:

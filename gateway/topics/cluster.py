@@ -36,7 +36,7 @@ class Cluster:
     def __init__(self, kafka: KafkaConnection) -> None:
         self._servers = str(kafka)
         # librdkafka's own log would stand between our lines.
-        self._admin = AdminClient({**kafka.for_librdkafka(), "log_level": 0})
+        self._admin = AdminClient({**kafka.for_admin(), "log_level": 0})
 
     def topics(self, names: Iterable[str]) -> dict[str, ActualTopic]:
         """Describe those of some topics that are there."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from contracts.counts import RuleKey
-from contracts.errors import Fenced
+from contracts.errors import Fenced, Unavailable
 from contracts.ledger import BatchRefusal, Ledger, Settled, Vector
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
@@ -154,8 +154,16 @@ class KafkaSink:
             turns=turns,
             since=self._end,
         )
-        with batch.watch(Step.SLOT), worker_errors():
-            tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
+        try:
+            with batch.watch(Step.SLOT), worker_errors():
+                tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
+        except Fenced as error:
+            # A task of an earlier instance takes its slot over before it learns that the ledger is ours: it ends, and we go on.
+            if not self.is_held():
+                raise
+            raise Unavailable(
+                "a task of an earlier instance has taken a slot over, and will do no more"
+            ) from error
         self._turns = (target.turn,) * tasks + turns[tasks:]
         self._end = self._topics.latest(self._accepted.name)
 

@@ -163,7 +163,7 @@ def test_two_jobs_started_together(
     jobs = [start(registry.url, [line], "--max-offsets", "10") for _ in range(2)]
     loser, winner = _first_to_end(line, jobs)
     assert loser.exit_code() == 5, "".join(loser.lines)
-    assert winner.stop(signal.SIGTERM) == 0
+    assert winner.stop(signal.SIGTERM) == 0, "".join(winner.lines)
     line.enforce()
     require_exactly_once(line)
 

@@ -6,17 +6,20 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Fenced, StreamStopped
+from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import EventPointer, provenance_headers, read_provenance
 from contracts.ledger import BatchTotals
 from contracts.output_topics import accepted_topic
 from spark_jobs.data_files import RECORDS
+from spark_jobs.kafka_ledger import transactional_id
 from spark_jobs.outputs import TransactionalProducer
 from spark_jobs.records import Destination
 from spark_jobs.steps import Step
@@ -26,6 +29,7 @@ from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
 
 PARTITIONS = 4
+MANY = 60
 RETRIED_TASK = Path(__file__).with_name("retried_task.py")
 
 
@@ -133,6 +137,35 @@ def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
     with pytest.raises(Fenced):
         line.enforce(claim_meanwhile)
     assert len(line.accepted()) == 2
+    assert line.reconcile().holds
+
+
+def test_a_zombie_that_takes_a_slot_over_does_not_end_who_holds_the_ledger(tasks_line: Line) -> None:
+    """Its task fences the slot before it looks at the ledger; nobody would be left if the other ended by that."""
+    line = tasks_line
+    line.produce(
+        *(row(number) for number in range(MANY))
+    )  # it takes longer to write them than to take a slot over
+    done = Event()
+
+    def take_over_again_and_again() -> None:
+        while not done.is_set():
+            with suppress(Fenced, Unavailable):
+                TransactionalProducer(line.settings.kafka, transactional_id(line.ledger().name, 1)).fence()
+
+    def begin(_stream: str, finished: Step) -> None:
+        if finished is Step.DECIDE and not zombie.is_alive():
+            zombie.start()
+
+    zombie = Thread(target=take_over_again_and_again)
+    try:
+        with pytest.raises(Unavailable):  # in one of thirty batches
+            line.enforce(begin, max_offsets=2)
+    finally:
+        done.set()
+        zombie.join()
+    line.enforce()
+    assert len(line.accepted()) == MANY
     assert line.reconcile().holds
 
 
