@@ -64,7 +64,9 @@ def test_a_node_that_dies_mid_stream_loses_and_doubles_nothing(
     line.enforce()
     require_exactly_once(line)
     assert line.ledger().totals.offsets == 200
-    client = AdminClient({"bootstrap.servers": three_nodes.bootstrap})  # the other one may still ask the dead node
+    client = AdminClient(
+        {"bootstrap.servers": three_nodes.bootstrap}
+    )  # the other one may still ask the dead node
     described = client.describe_topics(TopicCollection([quarantine_topic(line.topic)]))
     partition, *_ = described[quarantine_topic(line.topic)].result(30).partitions
     assert len(partition.replicas) == 3
