@@ -1,4 +1,4 @@
-"""The ledger of a stream as tests begin with it; what a test is about, it changes with `model_copy`."""
+"""The ledgers of a stream as tests begin with them; what a test is about, it changes with `model_copy`."""
 
 from __future__ import annotations
 
@@ -16,3 +16,5 @@ LEDGER = Ledger(
     scan_from={},
     slots=1,
 )
+NEW = LEDGER.model_copy(update={"epoch": 1, "n": 0, "begin": {}, "end": {}})
+"""That of a stream which has published nothing yet."""

@@ -54,10 +54,8 @@ def compile_acceptance(
 
     try:
         flat = inlined(definition)
-        plain, typed = (
-            program(flat, texts),
-            program(flat, None),
-        )  # columns of dates are made of strings, all at once
+        # Columns of dates are made of strings, all at once.
+        plain, typed = program(flat, texts), program(flat, None)
     except (NotInlinedError, NotExpressibleError, TypeError, ValueError):
         return None
     sources = tuple(typed.keep(column) for column in columns)

@@ -49,7 +49,7 @@ class _Block:
 
 
 class Program:
-    """A function of one `record`. Names and values of a contract are bound, never written into its text."""
+    """A function of one `record`. Names and values of a contract are bound by `bind`."""
 
     def __init__(self) -> None:
         self._bound: dict[str, Any] = {"read": read, "Decimal": Decimal}
@@ -206,9 +206,9 @@ class Program:
         return self.make(("record",), body)
 
     def make(self, parameters: Sequence[str], body: Sequence[str]) -> Callable[..., Any]:
-        """Make a function of statements that stand by themselves."""
+        """Make a function of statements that stand by themselves; of a contract they hold literals at most, as `ascii` writes them."""
         text = f"\n{_STEP}".join([f"def function({', '.join(parameters)}):", *body])
-        exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, nothing of a contract in it
+        exec(compile(text, "<contract>", "exec"), self._bound)  # noqa: S102 - our own text, and literals
         function: Callable[..., Any] = self._bound["function"]
         return function
 

@@ -10,23 +10,12 @@ from hypothesis import strategies as st
 
 from contracts.fates import Reconciliation, Retained
 from contracts.ledger import BatchTotals, Ledger, Position, PublishedBatch, Vector
+from tests.ledgers import NEW
 from tests.reconciling import reconcile
 
 FATES = ("written", "quarantined", "dropped", "absent", "replaces", "deletes")
 """`replaces` is a row that takes the place of the oldest one, `deletes` a tombstone that takes it away."""
 
-NEW = Ledger(
-    name="s@x",
-    stream="s",
-    topic="t",
-    topic_id="id",
-    epoch=1,
-    n=0,
-    begin={},
-    end={},
-    scan_from={},
-    slots=1,
-)
 batches = st.lists(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(FATES)), max_size=6), min_size=1, max_size=6
 )

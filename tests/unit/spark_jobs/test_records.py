@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from contracts.document import parse_contract
 from contracts.evidence import EventPointer, Provenance, read_evidence, read_provenance
-from contracts.ledger import Ledger
 from contracts.model import Mask
 from contracts.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
@@ -17,15 +16,14 @@ from contracts.verdict import Severity, Stage
 from spark_jobs.outputs import Headers
 from spark_jobs.records import Destination, accepted_records, refused_records
 from spark_jobs.topics import Topic
+from tests.ledgers import NEW
 
 CONTRACT = b"""
 {"apiVersion": "tidegate/v1", "kind": "DataContract", "id": "s", "version": "1.0.0", "topic": "t",
  "schema": {"type": "json-schema", "definition": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
 """
 PLAN = compile_plan(parse_contract(CONTRACT, name="t.json", read_schema=None).contract)
-LEDGER = Ledger(
-    name="s@kafka", stream="s", topic="t", topic_id="i", epoch=1, n=0, begin={}, end={}, scan_from={}, slots=1
-)
+LEDGER = NEW.model_copy(update={"name": "s@kafka"})
 TO = Destination(Topic("out", "i", 2, 1_000_000), LEDGER, PLAN)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
