@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -144,6 +145,15 @@ def test_a_wrong_password_is_an_outage_that_says_so_and_shows_nothing(
     assert SECRET not in "".join(capfd.readouterr())
 
 
+def command_lines(pid: int) -> list[str]:
+    """What anybody on the machine sees of a process and its children; one that has just ended has none."""
+    process, found = psutil.Process(pid), []
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # a zombie too
+            found.append(" ".join(each.cmdline()))
+    return found
+
+
 @pytest.mark.full
 def test_no_secret_is_in_a_command_line_or_a_log(
     secured: SecuredBroker,
@@ -152,19 +162,16 @@ def test_no_secret_is_in_a_command_line_or_a_log(
     tmp_path: Path,
 ) -> None:
     line = make_secured_line(way_in(secured, "SASL_SSL", tmp_path, "SCRAM-SHA-512"), "process")
-    registry = Registry(tmp_path, 0)
-    try:
+    with ExitStack() as stack:
+        registry = Registry(tmp_path, 0)
+        stack.callback(registry.stop)
         httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
         config = str(line.settings.kafka_config)
         job = RunningJob([line.contract_id, "--kafka-config", config], environment(line, jars, registry.url))
+        stack.callback(job.end)
         job.await_event("batch_published", written=2, quarantined=1)
-        family = [psutil.Process(job.process.pid), *psutil.Process(job.process.pid).children(recursive=True)]
-        commands = [" ".join(each.cmdline()) for each in family]
+        commands = command_lines(job.process.pid)
         assert any("SparkSubmit" in command for command in commands)
         assert job.stop(signal.SIGTERM) == 0
-        assert job.process.stderr is not None
-        job.process.stderr.close()
-    finally:
-        registry.stop()
     assert SECRET not in "\n".join([*commands, *job.lines])
     assert Topics(line.settings.kafka).identity(quarantine_topic(line.topic)) is not None
