@@ -5,7 +5,7 @@ Source: Confluent wire format, a zero byte and a schema id of four bytes, big-en
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -48,18 +48,28 @@ _OTHER_TYPE: Final = _violation(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Who wrote what: `of` gives for each record the index of its schema in `schemas`, -1 for one that names none.
+
+    A schema that was refused is None.
+    """
+
+    schemas: tuple[WriterSchema | None, ...]
+    of: npt.NDArray[np.int32]
+
+
 @dataclass(slots=True)
 class Framed:
     """Values whose frame was cut off. `payloads` has a null where there is none, for a tombstone too.
 
-    `refusals` says by index what is wrong with a frame. `keys` names for each record the schema that wrote it, which
-    `writers` has by that name unless its frame was refused; None where that is the contract's own, or all one.
+    `refusals` says by index what is wrong with a frame. `writers` is None where records are read the same way whoever
+    wrote them.
     """
 
     payloads: pa.Array
     refusals: dict[int, Violation] = field(default_factory=dict)
-    keys: Sequence[Hashable] | None = None
-    writers: Mapping[Any, WriterSchema] = field(default_factory=dict)
+    writers: Writers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,44 +103,47 @@ class Frames:
         framed = Framed(prefixes.payloads(bare))
         for index in np.flatnonzero(~(prefixes.framed | bare | prefixes.null)).tolist():
             framed.refusals[index] = _MISSING if prefixes.bare[index] else _TRUNCATED
-        if self.writers is None:
-            return framed
-        by_id = self.writers.by_id
-        named = [number for number in pa.array(prefixes.ids).unique().to_pylist() if number >= 0]
-        refused = {number: why for number in named if (why := self._refusal(by_id.get(number))) is not None}
-        if refused:
-            for index in np.flatnonzero(np.isin(prefixes.ids, list(refused))).tolist():
-                framed.refusals[index] = refused[int(prefixes.ids[index])]
-            framed.payloads = _without(framed.payloads, framed.refusals)
-        if self.type == "avro":  # what JSON says does not depend on who wrote it
-            framed.keys, framed.writers = prefixes.ids.tolist(), by_id
+        if self.writers is not None:
+            by_id = self.writers.by_id
+            names = pa.array(prefixes.ids, mask=~prefixes.framed)
+            self._look_up(framed, names, lambda number: self._known(by_id.get(number)))
         return framed
 
     def _by_header(self, values: pa.Array, headers: pa.Array) -> Framed:
-        keys = headers.to_pylist()
-        refused = {key: why for key in set(keys) if (why := self._header_refusal(key)) is not None}
         framed = Framed(values)
-        if refused:
-            is_null = values.is_null().to_pylist()
-            framed.refusals = {
-                index: refused[key] for index, key in enumerate(keys) if key in refused and not is_null[index]
-            }
-            framed.payloads = _without(values, framed.refusals)
-        if self.writers is not None and self.type == "avro":
-            framed.keys, framed.writers = keys, self.writers.by_header
+        for index in np.flatnonzero(pc.and_(headers.is_null(), values.is_valid())).tolist():
+            framed.refusals[index] = _NO_HEADER
+        self._look_up(framed, headers, self._of_header)
         return framed
 
-    def _header_refusal(self, header: bytes | None) -> Violation | None:
-        if header is None:
-            return _NO_HEADER
+    def _look_up(
+        self, framed: Framed, names: pa.Array, known: Callable[[Any], WriterSchema | Violation | None]
+    ) -> None:
+        """Find the schema that each record names, and refuse the payloads of those that name none of the subject."""
+        encoded = names.dictionary_encode()
+        found = [known(name) for name in encoded.dictionary.to_pylist()]
+        of = np.asarray(encoded.indices.fill_null(-1))
+        refused = [isinstance(each, Violation) for each in found]
+        if any(refused):
+            is_refused = np.array([*refused, False])[of] & np.asarray(framed.payloads.is_valid())
+            for index in np.flatnonzero(is_refused).tolist():
+                framed.refusals[index] = found[of[index]]
+        if framed.refusals:
+            framed.payloads = _without(framed.payloads, framed.refusals)
+        if self.writers is not None and self.type == "avro":  # what JSON says does not depend on who wrote it
+            framed.writers = Writers(
+                tuple(None if isinstance(each, Violation) else each for each in found), of
+            )
+
+    def _of_header(self, header: bytes) -> WriterSchema | Violation | None:
         if len(header) != GUID_BYTES or header[0] != 1:
             return _BAD_HEADER
-        return None if self.writers is None else self._refusal(self.writers.by_header.get(header))
+        return None if self.writers is None else self._known(self.writers.by_header.get(header))
 
-    def _refusal(self, writer: WriterSchema | None) -> Violation | None:
-        """Say what is wrong with the schema that a record names."""
+    def _known(self, writer: WriterSchema | None) -> WriterSchema | Violation:
+        """Give the schema that a record names, or what is wrong with it."""
         if writer is not None:
-            return None if writer.type == self.type else _OTHER_TYPE
+            return writer if writer.type == self.type else _OTHER_TYPE
         if self.writers is not None and not self.writers.is_current:
             raise Unavailable(
                 "a record names a schema that was not registered when the registry last answered; it must answer before "

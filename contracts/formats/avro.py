@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import fastavro
+import numpy as np
 import orjson
+import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
 from contracts.errors import ContractError
@@ -64,13 +65,12 @@ class AvroFormat:
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is."""
-        payloads = framed.payloads.to_pylist()
-        if framed.keys is None:
-            yield from _records(self._own, payloads)
+        if framed.writers is None:
+            yield from _records(self._own, framed.payloads.to_pylist())
             return
-        records: list[Any] = [None] * len(payloads)
-        for written, rows in self._by_writer(framed):
-            for row, record in zip(rows, _records(written, [payloads[row] for row in rows]), strict=True):
+        records: list[Any] = [None] * len(framed.payloads)
+        for written, rows, payloads in self._by_writer(framed):
+            for row, record in zip(rows, _records(written, payloads), strict=True):
                 records[row] = record
         yield from records
 
@@ -79,11 +79,9 @@ class AvroFormat:
 
         The loop that nearly all records pass: nothing is called here that need not be.
         """
-        payloads = framed.payloads.to_pylist()
-        for written, rows in self._by_writer(framed):
+        for written, rows, payloads in self._by_writer(framed):
             is_sound = written.test(rules, len(rows))
-            for row in rows:
-                payload = payloads[row]
+            for row, payload in zip(rows, payloads, strict=True):
                 try:
                     if is_sound(payload):
                         continue
@@ -91,21 +89,27 @@ class AvroFormat:
                     pass
                 yield row, NO_PAYLOAD if payload is None else written.record(payload)
 
-    def _by_writer(self, framed: Framed) -> Iterator[tuple[Written, Sequence[int]]]:
-        """Give the rows that each writer has written.
+    def _by_writer(self, framed: Framed) -> Iterator[tuple[Written, Sequence[int], Sequence[bytes | None]]]:
+        """Give what each writer has written, as rows and their payloads.
 
-        Together, for a function that is met again at once is in the processor's cache: of a thousand writers that take
-        turns it is not.
+        Together, for a function that is met again at once is in the processor's cache, and so is what lies beside the
+        payload before: of a thousand writers that take turns neither is.
         """
-        keys, writers = framed.keys, framed.writers
-        if keys is None:
-            yield self._own, range(len(framed.payloads))
+        writers = framed.writers
+        if writers is None:
+            yield self._own, range(len(framed.payloads)), framed.payloads.to_pylist()
             return
-        rows: defaultdict[Hashable, list[int]] = defaultdict(list)
-        for row, key in enumerate(keys):
-            rows[key].append(row)
-        for key, some in rows.items():
-            yield (self.written_with(writers[key].text) if key in writers else self._own), some
+        # Numbers of two bytes are sorted by their bytes, in a tenth of the time.
+        narrow = writers.of.astype(np.int16) if len(writers.schemas) <= np.iinfo(np.int16).max else writers.of
+        order = np.argsort(narrow, kind="stable")
+        rows, payloads = order.tolist(), framed.payloads.take(pa.array(order)).to_pylist()
+        start = 0
+        ends = np.cumsum(np.bincount(writers.of + 1, minlength=len(writers.schemas) + 1)).tolist()
+        for schema, end in zip((None, *writers.schemas), ends, strict=True):
+            if start < end:
+                written = self._own if schema is None else self.written_with(schema.text)
+                yield written, rows[start:end], payloads[start:end]
+                start = end
 
     def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
         """Give none: what does not fit cannot be decoded."""
@@ -131,7 +135,7 @@ class AvroFormat:
             return Written(Refused("was written with a schema that cannot be read here"))
 
 
-def _records(written: Written, payloads: list[bytes | None]) -> Iterator[Any]:
+def _records(written: Written, payloads: Sequence[bytes | None]) -> Iterator[Any]:
     read = written.quick(len(payloads))
     for payload in payloads:
         try:
