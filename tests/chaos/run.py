@@ -29,6 +29,7 @@ from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars, ensure_jars
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
+from spark_jobs.session import build_session
 from spark_jobs.settings import JobSettings
 from tests.integration.enforce.checker import CLEAN, account
 from tests.integration.enforce.job import RunningJob
@@ -38,15 +39,22 @@ from tests.postgresql import Postgresql
 
 PARTITIONS = 4
 RECORDS_PER_SECOND = 100
+KEYS = 500 * PARTITIONS
+"""So many keys take turns where the newest of each is kept; one key is always in one partition."""
 LONGEST_SECONDS = 45.0
 """A job takes 10 to 20 of them to start on a small machine, and then has some for batches."""
 OPTIONS = ("--max-offsets", "500", "--trigger-seconds", "0.1")
 SINKS: dict[str, dict[str, object]] = {
     "iceberg": {"sink": "iceberg"},
+    "iceberg-upsert": {"sink": "iceberg", "write_mode": "upsert"},
+    "delta": {"sink": "delta"},
+    "delta-upsert": {"sink": "delta", "write_mode": "upsert"},
     "kafka": {"sink": "kafka"},
     "kafka-tasks": {"sink": "kafka", "accepted_slots": 2},
     "postgresql": {"sink": "postgresql"},
+    "postgresql-upsert": {"sink": "postgresql", "write_mode": "upsert"},
 }
+KEYED: dict[str, object] = {"primary_key": ["id"], "tombstones": "delete"}
 
 
 class Chaos:
@@ -76,15 +84,20 @@ class Chaos:
             fault()
 
     def produce(self, stopping: Event) -> None:
-        """Produce records until it is told to stop; one in eight is refused."""
+        """Produce records until it is told to stop; one in eight is refused, and one in twenty a tombstone for upserts."""
         while not stopping.wait(0.2):
-            records = []
-            for _ in range(RECORDS_PER_SECOND // 5):
-                amount = 999 if self._numbers.random() < 1 / 8 else self._numbers.randrange(900)
-                sent = row(self._produced, amount)
-                records.append(Sent(sent.value, sent.key, self._produced % PARTITIONS))
-                self._produced += 1
-            self._line.produce(*records)
+            self._line.produce(*(self._record() for _ in range(RECORDS_PER_SECOND // 5)))
+
+    def _record(self) -> Sent:
+        is_upsert = self._line.settings.write_mode == "upsert"
+        number = self._produced % KEYS if is_upsert else self._produced
+        partition = self._produced % PARTITIONS
+        self._produced += 1
+        if is_upsert and self._numbers.random() < 1 / 20:
+            return Sent(None, f"r{number}".encode(), partition)
+        amount = 999 if self._numbers.random() < 1 / 8 else self._numbers.randrange(900)
+        sent = row(number, amount)
+        return Sent(sent.value, sent.key, partition)
 
     def finish(self) -> None:
         """Let one job catch up with all there is."""
@@ -135,7 +148,7 @@ def _line(bootstrap: str, folder: Path, sink: dict[str, object]) -> Line:
     topic = "chaos"
     client = AdminClient({"bootstrap.servers": bootstrap})
     client.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
-    # Its jobs are processes of their own, and no sink of SINKS is read with Spark.
+    # Its jobs are processes of their own: a session is only needed to look at a table of Delta, and started for that.
     return Line(cast("SparkSession", None), settings, topic, "test.chaos")
 
 
@@ -159,7 +172,8 @@ def main() -> int:
             server = stack.enter_context(Postgresql.running())
             sink = {**sink, "postgresql_url": stack.enter_context(server.database(template="template0"))}
         line = _line(broker.bootstrap, folder, sink)
-        httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+        document = line.document(**KEYED if line.settings.write_mode == "upsert" else {})
+        httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
         chaos = Chaos(line, registry.url, jars, asked.seed)
         stopping = Event()
         producing = Thread(target=chaos.produce, args=(stopping,))
@@ -170,6 +184,9 @@ def main() -> int:
             stopping.set()
             producing.join()
         chaos.finish()
+        if line.settings.sink == "delta":
+            line.spark = build_session(line.settings.model_copy(update={"spark_jars": jars.spark_dir}))
+            stack.callback(line.spark.stop)
         return report(line, chaos.faults)
 
 
