@@ -168,9 +168,10 @@ def main() -> int:
         registry = Registry(folder, 0)
         stack.callback(registry.stop)
         sink = SINKS[asked.sink]
-        if asked.sink == "postgresql":
+        if sink["sink"] == "postgresql":
             server = stack.enter_context(Postgresql.running())
-            sink = {**sink, "postgresql_url": stack.enter_context(server.database(template="template0"))}
+            database = stack.enter_context(server.database(template="template0"))
+            sink = {**sink, "postgresql_url": database.replace("+psycopg", "")}
         line = _line(broker.bootstrap, folder, sink)
         document = line.document(**KEYED if line.settings.write_mode == "upsert" else {})
         httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
