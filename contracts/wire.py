@@ -49,7 +49,7 @@ _OTHER_TYPE: Final = _violation(
 
 
 @dataclass(frozen=True, slots=True)
-class Writers:
+class WrittenBy:
     """Who wrote what: `of` gives for each record the index of its schema in `schemas`, -1 for one that names none.
 
     A schema that was refused is None.
@@ -63,13 +63,13 @@ class Writers:
 class Framed:
     """Values whose frame was cut off. `payloads` has a null where there is none, for a tombstone too.
 
-    `refusals` says by index what is wrong with a frame. `writers` is None where records are read the same way whoever
+    `refusals` says by index what is wrong with a frame. `written_by` is None where records are read the same way whoever
     wrote them.
     """
 
     payloads: pa.Array
     refusals: dict[int, Violation] = field(default_factory=dict)
-    writers: Writers | None = None
+    written_by: WrittenBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Frames:
         if framed.refusals:
             framed.payloads = _without(framed.payloads, framed.refusals)
         if self.writers is not None and self.type == "avro":  # what JSON says does not depend on who wrote it
-            framed.writers = Writers(
+            framed.written_by = WrittenBy(
                 tuple(None if isinstance(each, Violation) else each for each in found), of
             )
 

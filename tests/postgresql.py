@@ -96,6 +96,11 @@ class Postgresql:
         self._admin.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]  # our own literals
 
 
+def for_psycopg(url: str) -> str:
+    """The URL of a database as the sink takes it: without SQLAlchemy's name of a driver."""
+    return url.replace("+psycopg", "")
+
+
 def newest_binaries(folder: Path = _BINARIES) -> Path:
     """Find PostgreSQL. Without it the tests that need it are left out, but not in CI."""
     found = sorted(folder.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))

@@ -35,7 +35,7 @@ from tests.integration.enforce.checker import CLEAN, account
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment, row
 from tests.integration.enforce.registry import Registry
-from tests.postgresql import Postgresql
+from tests.postgresql import Postgresql, for_psycopg
 
 PARTITIONS = 4
 RECORDS_PER_SECOND = 100
@@ -171,7 +171,7 @@ def main() -> int:
         if sink["sink"] == "postgresql":
             server = stack.enter_context(Postgresql.running())
             database = stack.enter_context(server.database(template="template0"))
-            sink = {**sink, "postgresql_url": database.replace("+psycopg", "")}
+            sink = {**sink, "postgresql_url": for_psycopg(database)}
         line = _line(broker.bootstrap, folder, sink)
         document = line.document(**KEYED if line.settings.write_mode == "upsert" else {})
         httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()

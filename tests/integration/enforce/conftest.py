@@ -25,7 +25,7 @@ from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment
 from tests.integration.enforce.registry import Registry
 from tests.jvm import recording_classes, use_classes
-from tests.postgresql import Postgresql
+from tests.postgresql import Postgresql, for_psycopg
 
 CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
 
@@ -43,7 +43,7 @@ def publish_to(registry: Registry, document: dict[str, object]) -> None:
 def database(postgresql: Postgresql) -> Iterator[SecretStr]:
     """The address of an empty database."""
     with postgresql.database(template="template0") as url:
-        yield SecretStr(url.replace("+psycopg", ""))
+        yield SecretStr(for_psycopg(url))
 
 
 @pytest.fixture

@@ -93,14 +93,13 @@ def test_a_stream_holds_while_records_keep_coming(
     asking: Asking,
     settings: dict[str, str],
 ) -> None:
-    line = make_line(**settings, heartbeat_seconds=0.5)  # a second request goes with a heartbeat in between
+    line = make_line(**settings, heartbeat_seconds=0.5)  # the second request goes with a heartbeat in between
     publish(line.document(primary_key=["id"]))
     job = start(registry.url, [line], "--max-offsets", str(_AT_ONCE), "--trigger-seconds", "0")
     with records_coming(line):
         job.await_event("batch_published")
         found = []
-        # A second time finds more. For Delta each one starts a Spark of its own, and says nothing new.
-        for _ in range(1 if settings["sink"] == "delta" else 2):
+        for _ in range(2):
             asking.ask(line)
             found.append(asking.findings(line))
         # It did not stand still: batches were published after what was looked at.
@@ -113,8 +112,7 @@ def test_a_stream_holds_while_records_keep_coming(
         offsets = sum(each.end.values())
         assert offsets > 0
         assert each.written + each.quarantined + each.dropped_superseded_or_deleted + each.absent == offsets
-    numbers = [each.n for each in found]
-    assert numbers == sorted({*numbers})
+    assert found[0].n < found[1].n
     assert line.reconcile().holds
 
 

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
-from tests.postgresql import Postgresql
+from tests.postgresql import Postgresql, for_psycopg
 
 CONTRACT_ID = "hospital.admissions"
 
@@ -18,7 +18,7 @@ CONTRACT_ID = "hospital.admissions"
 def url(postgresql: Postgresql) -> Iterator[str]:
     """The address of an empty database, as libpq takes it."""
     with postgresql.database(template="template0") as url:
-        yield url.replace("+psycopg", "")
+        yield for_psycopg(url)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from pkgutil import resolve_name
 
+import psutil
 import pytest
 
 from contracts.errors import (
@@ -123,14 +124,11 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(contract: Path, tmp_path: 
     assert (process.returncode, complaint) == (ExitCode.PIPE_CLOSED, b"")
 
 
-def interrupted_until_it_ends(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt it as somebody at a terminal does: again, for Python overlooks one that comes just before it reads."""
-    for _ in range(30):
-        process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-            return
-    process.kill()
+def await_read(pid: int) -> None:
+    """Wait until a process waits for what it reads: an interrupt just before is noted by Python, which reads all the same."""
+    process = psutil.Process(pid)
+    while process.status() != psutil.STATUS_SLEEPING:
+        time.sleep(0.01)
 
 
 def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
@@ -145,7 +143,8 @@ def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
         process.stdin.flush()
         # The verdict comes although the pipe stays open; after it the run waits for the next line.
         assert process.stdout.readline() == b'{"line":1,"disposition":"accepted","violations":[]}\n'
-        interrupted_until_it_ends(process)
+        await_read(process.pid)
+        process.send_signal(signal.SIGINT)
         complaint = process.stderr.read()
     assert (process.returncode, complaint) == (130, b"")
 
