@@ -151,7 +151,7 @@ def judging(
             judged = plan.judge_typed(values) if typed else plan.judge(values)
             is_refused = pc.greater(judged.field(0), int(Disposition.ALERTED))
             refused = values.filter(is_refused)
-            verdicts = plan.explain_each(refused, typed=typed)
+            verdicts = plan.explain_each(refused, typed=typed, failed=judged.field(1).filter(is_refused))
             violations = pa.array([encode_violations(each.violations) for each in verdicts], pa.binary())
             arrays = [refused, violations]
             if kept:

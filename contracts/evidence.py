@@ -33,6 +33,8 @@ Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
 
 _MOST_REMEMBERED = 4_096
+_MOST_REASONS = 256
+"""Each of them may be two headers long."""
 
 # The Kafka client fails on a name that is not UTF-8, and says so only to a caller that looks for it: called as
 # `message.headers()` often enough, Python no longer does, and the process dies of the half-made list.
@@ -132,17 +134,16 @@ def quarantine_headers(
 
     `batch_end` is where the record's batch ends, if the batch was refused as a whole.
     """
-    codes = dict.fromkeys(violation.code for violation in verdict.violations)
-    rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
+    rules, violations, message = _reasons(verdict.violations)
     return [
         *provenance_headers(source, ledger, contract),
-        (RULES_HEADER, b",".join(rules)),
-        (VIOLATIONS_HEADER, encode_violations(verdict.violations)),
+        (RULES_HEADER, rules),
+        (VIOLATIONS_HEADER, violations),
         *([] if batch_end is None else [(BATCH_HEADER, _encode_vector(batch_end))]),
         ("__dlq.errors.topic", source.topic.encode()),
         ("__dlq.errors.partition", str(source.partition).encode()),
         ("__dlq.errors.offset", str(source.offset).encode()),
-        ("__dlq.errors.message", _summary(verdict).encode()),
+        ("__dlq.errors.message", message),
     ]
 
 
@@ -233,11 +234,19 @@ def _fitting(parts: list[bytes], room: int) -> list[bytes]:
     return parts
 
 
-def _summary(verdict: Verdict) -> str:
+@lru_cache(maxsize=_MOST_REASONS)  # those of many records are the same
+def _reasons(violations: tuple[Violation, ...]) -> tuple[bytes, bytes, bytes]:
+    """Encode the codes, the violations, and a sentence about them."""
+    codes = dict.fromkeys(violation.code for violation in violations)
+    rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
+    return b",".join(rules), encode_violations(violations), _summary(violations).encode()
+
+
+def _summary(violations: tuple[Violation, ...]) -> str:
     """One sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
-    if not verdict.violations:
+    if not violations:
         return "refused"
-    first, *others = verdict.violations
+    first, *others = violations
     place = f" at {first.pointer}" if first.pointer else ""
     more = f" (and {len(others)} more)" if others else ""
     (message,) = _fitting([f"{first.code}{place}: {first.message}".encode()], MAX_HEADER_BYTES - 64) or [

@@ -111,14 +111,57 @@ class Judging:
         *,
         typed: bool,
         keys: pa.Array | None,
+        failed: pa.Array | None,
     ) -> Iterator[Verdict]:
         """Judge as `EnforcementPlan.explain_each` says."""
+        if failed is None:
+            yield from self._explain(values, headers, moments, [None] * len(values), typed=typed, keys=keys)
+            return
+        slots = [int.from_bytes(each or b"", "little") for each in failed.to_pylist()]
+        known = [self._known(bits) for bits in slots]
+        is_left = pa.array([verdict is None for verdict in known])
+        left = self._explain(
+            values.filter(is_left),
+            None if headers is None else headers.filter(is_left),
+            None if moments is None else moments.filter(is_left),
+            [bits for bits, verdict in zip(slots, known, strict=True) if verdict is None],
+            typed=typed,
+            keys=None if keys is None else keys.filter(is_left),
+        )
+        for verdict in known:
+            yield next(left) if verdict is None else verdict
+
+    def _known(self, bits: int) -> Verdict | None:
+        """Give the verdict of every record that failed these slots; None where that depends on the record."""
+        if bits not in self._verdicts:
+            rules = bits >> len(STAGES)
+            violations = self.rules.always(rules) if bits == rules << len(STAGES) else None
+            known = None if violations is None else Verdict(self._disposition_of(violations), violations)
+            self._verdicts[bits] = known
+        return self._verdicts[bits]
+
+    @cached_property
+    def _verdicts(self) -> dict[int, Verdict | None]:
+        """What `_known` has found: the records of a batch fail the same few slots again and again."""
+        return {}
+
+    def _explain(
+        self,
+        values: pa.Array,
+        headers: pa.Array | None,
+        moments: Moments | None,
+        slots: Sequence[int | None],
+        *,
+        typed: bool,
+        keys: pa.Array | None,
+    ) -> Iterator[Verdict]:
+        """Give the verdict of each record; `slots` are the bit sets of the failed ones, None where they are not known."""
         at = self._setting(moments, len(values))
         framed = self.frames.open(values, headers)
-        for index, decoded in enumerate(self.payload_format.decode(framed)):
+        for index, (decoded, bits) in enumerate(zip(self.payload_format.decode(framed), slots, strict=True)):
             if at is not None:
                 at(index)
-            record, violations = self._evidence(decoded, framed, index)
+            record, violations = self._evidence(decoded, framed, index, bits)
             disposition = self._disposition_of(violations)
             if typed and disposition.is_written:
                 violations += tuple(column.violation for column in self.columns if not column.holds(record))
@@ -221,14 +264,18 @@ class Judging:
         bits = self.rules.broken(record, fits) << len(STAGES)
         return bits if fits else bits | _SCHEMA_BIT
 
-    def _evidence(self, record: Any, framed: Framed, index: int) -> tuple[Any, tuple[Violation, ...]]:
-        """Judge what was decoded: the record, and its violations of every stage but column."""
+    def _evidence(
+        self, record: Any, framed: Framed, index: int, bits: int | None
+    ) -> tuple[Any, tuple[Violation, ...]]:
+        """Say of what was decoded: the record, and its violations of every stage but column; `bits` as in `_explain`."""
         if type(record) is Violation:
             violation = self._undecoded(record, framed, index)
             return _EMPTY_RECORD, () if violation is None else (violation,)
-        fits = self.payload_format.is_valid(record)
+        if bits is None:
+            bits = self._bits(record, framed, index)
+        fits = not bits & _SCHEMA_BIT
         of_schema = () if fits else self.payload_format.violations(record)
-        return record, (*of_schema, *self.rules.violations(record, fits=fits))
+        return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
         """Say what a value is that gave no record; None for a tombstone that the contract lets pass."""

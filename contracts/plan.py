@@ -156,9 +156,14 @@ class EnforcementPlan:
         *,
         typed: bool = False,
         keys: pa.Array | None = None,
+        failed: pa.Array | None = None,
     ) -> Iterator[Verdict]:
-        """Judge many records as `explain` does, for less than half the cost each; takes what `judge` takes, and `keys` as `judge_typed` does."""
-        return self._judging.explain(values, headers, moments, typed=typed, keys=keys)
+        """Judge many records as `explain` does, for less than half the cost each; takes what `judge` takes, and `keys` as `judge_typed` does.
+
+        `failed` are the failed slots of the same records, as `judge` gave them, or with `typed` `judge_typed`: then none
+        is judged again, and one is not even decoded that broke rules which tell every record the same, and nothing else.
+        """
+        return self._judging.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
 
     def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
         """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""

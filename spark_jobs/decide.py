@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from contracts.counts import RuleKey, rule_counts
 from contracts.errors import StreamStopped
@@ -17,6 +18,7 @@ from spark_jobs.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spe
 
 _ALONE = BudgetContext()
 _TOLD_RULES = 20
+_MOST_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,15 @@ def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:
     """Count the records that violated each rule, keyword or column; a record counts once under each."""
     counts: Counter[RuleKey] = Counter()
     for verdict in verdicts:
-        counts.update({(v.stage, v.code, v.severity) for v in verdict.violations})
+        for key in rule_keys(verdict.violations):
+            counts[key] += 1
     return counts
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
+def rule_keys(violations: tuple[Violation, ...]) -> frozenset[RuleKey]:
+    """Name what a record with these violations counts under, once each."""
+    return frozenset((each.stage, each.code, each.severity) for each in violations)
 
 
 def _within_budget(

@@ -19,7 +19,7 @@ from contracts.privacy.masked_values import MaskedValues
 from contracts.rules.clock import Moments
 from contracts.verdict import Disposition, Verdict
 from contracts.wire import schema_header
-from spark_jobs.decide import count_evidence
+from spark_jobs.decide import rule_keys
 from spark_jobs.judge import reads_headers
 from spark_jobs.outputs import Headers, OutputRecord
 from spark_jobs.topics import Topic
@@ -84,29 +84,31 @@ def refused_records(
 ) -> Iterator[OutputRecord]:
     """Make records as they came, with their provenance and the reasons; adds those to `evidence`.
 
-    Takes the columns of `AcceptedRecords.of`. A record that keeps its contract is here because its batch was refused:
+    Takes the columns of `AcceptedRecords.of`, and `failed` as `judge` gave it. A record that keeps its contract is here because its batch was refused:
     one of `refusals` covers it.
     """
-    topic, partitions, ledger = to.topic.name, to.topic.partitions, to.ledger
+    topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
     for batch in rows.to_batches():
         for (partition, offset, key, value, headers, timestamp_ms), verdict in zip(
             _rows(batch), _verdicts(batch, to.plan), strict=True
         ):
             batch_end = None
-            refusal = next((each for each in refusals if each.covers(partition, offset)), None)
-            if refusal is not None and verdict.disposition.is_written:
-                batch_end = refusal.end
-                # First, so that they are not what a full header leaves out.
-                verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - the one that counts
-            evidence.update(count_evidence((verdict,)))
+            if verdict.disposition.is_written:
+                refusal = next((each for each in refusals if each.covers(partition, offset)), None)
+                if refusal is not None:
+                    batch_end = refusal.end
+                    # First, so that they are not what a full header leaves out.
+                    verdict = Verdict(Disposition.QUARANTINED, (*refusal.violations, *verdict.violations))  # noqa: PLW2901 - the one that counts
+            for rule in rule_keys(verdict.violations):
+                evidence[rule] += 1
             source = EventPointer(ledger.topic, partition, offset)
-            ours = quarantine_headers(source, ledger.name, to.contract, verdict, batch_end)
+            ours = quarantine_headers(source, ledger.name, contract, verdict, batch_end)
             originals_and_ours = _with_originals(headers, ours, timestamp_ms)
             yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
-    """Judge rows again, with all their evidence."""
+    """Give rows their verdicts with all their evidence."""
     moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
     headers = None
     if reads_headers(plan):
@@ -115,7 +117,14 @@ def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
             for some in rows.column("headers").to_pylist()
         )
         headers = pa.array([schema_header(some) for some in pairs], pa.binary())
-    return plan.explain_each(rows.column("value"), moments, headers, typed=True, keys=rows.column("key"))
+    return plan.explain_each(
+        rows.column("value"),
+        moments,
+        headers,
+        typed=True,
+        keys=rows.column("key"),
+        failed=rows.column("failed"),
+    )
 
 
 def _masked(rows: Iterator[_Row], masked: MaskedValues) -> Iterator[_Row]:

@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
 
@@ -63,6 +63,10 @@ class Moments:
 
     batch: int | None = None
     records: pa.Array | pa.ChunkedArray | None = None
+
+    def filter(self, is_wanted: pa.Array) -> Moments:
+        """Give the moments of some records of the batch."""
+        return self if self.records is None else replace(self, records=self.records.filter(is_wanted))
 
     def of_records(self, length: int, batch: int) -> Sequence[int]:
         """Give the moment of each record, in nanoseconds since 1970; `batch` is that of their batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -74,16 +74,30 @@ def when_missing(pointers: tuple[str, ...], nulls: str) -> Callable[..., str | N
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One rule, ready to be asked, with its consequence."""
+    """One rule, ready to be asked, with its consequence.
+
+    `always` is what is said of every record that breaks it; None where that depends on the record.
+    """
 
     id: str
     severity: Severity
     disposition: Disposition
     check: Built
+    always: Violation | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find out whether every record that breaks the rule is told the same."""
+        check = self.check
+        depends = check.detail is not None or any(is_starred(path) for path in check.paths)
+        always = None if depends else self._violation(check.pointer)
+        object.__setattr__(self, "always", always)  # once, before anybody sees it
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
         """Say where a record that breaks the rule breaks it; at most MAX_PLACES places."""
         check = self.check
+        if self.always is not None:
+            yield self.always
+            return
         if not check.paths:
             yield self._violation(check.pointer, record)
             return
@@ -221,9 +235,18 @@ class RuleSet:
                 bits |= bit
         return bits
 
-    def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
-        """Say which rules a record breaks, and where, in the order of the contract."""
-        bits = self.broken(record, fits)
+    def always(self, bits: int) -> tuple[Violation, ...] | None:
+        """Say of every record that breaks these rules where it breaks them; None where that depends on the record."""
+        found: list[Violation] = []
+        for index, rule in enumerate(self.rules):
+            if bits >> index & 1:
+                if rule.always is None:
+                    return None
+                found.append(rule.always)
+        return tuple(found)
+
+    def violations(self, record: Any, bits: int, *, fits: bool) -> Iterator[Violation]:
+        """Say where a record breaks rules that it breaks, in the order of the contract; `bits` as `broken` gives them."""
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
                 yield from rule.violations(record, fits=fits)
