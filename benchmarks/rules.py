@@ -1,7 +1,8 @@
 """What rules cost: ten, a hundred, and the same in CEL, lowered and through the library; processor time, without Spark.
 
 The records are the demo's admissions. Every rule holds for nearly all of them, so that what is measured is asking; half
-of them refused is a case of its own.
+of them refused, by a rule or by the schema, is a case of its own. Reasons are what the driver writes of each refused
+record: its verdict with all evidence and its headers, by the slots that it is known to have failed, or judged anew.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, interleaved_seconds, run_on_records
+from contracts.evidence import EventPointer, quarantine_headers
 from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Disposition
 
 BATCH: Final = 10_000
 """Spark's records in an Arrow batch."""
@@ -49,6 +54,10 @@ def measure(records: int, rounds: int) -> list[Figure]:
     _require_same_verdicts(documents, plans["ten"], plans["hundred"], plans["cel"], plans["library"])
     _require_same_verdicts(documents, plans["half"], plans["half_cel"])
     cases = {name: _judging(plan, documents) for name, plan in plans.items()}
+    cases["half_schema"] = _judging(plans["ten"], [_misfit(each, at) for at, each in enumerate(documents)])
+    cases["reasons_by_slots"], cases["reasons_anew"] = (
+        _explaining(plans["half"], documents, by_slots=by_slots) for by_slots in (True, False)
+    )
     rates = {
         name: records / seconds
         for name, seconds in interleaved_seconds(cases, rounds, time.process_time).items()
@@ -62,6 +71,8 @@ def measure(records: int, rounds: int) -> list[Figure]:
         Figure.of("rule_of_elements_over_ten_rules", rates["elements"], UNIT, rates["ten"]),
         Figure.of("half_refused_over_ten_rules", rates["half"], UNIT, rates["ten"]),
         Figure.of("half_refused_by_cel_over_cel", rates["half_cel"], UNIT, rates["cel"]),
+        Figure.of("half_refused_by_schema_over_ten_rules", rates["half_schema"], UNIT, rates["ten"]),
+        Figure.of("reasons_by_slots_over_anew", rates["reasons_by_slots"], UNIT, rates["reasons_anew"]),
     ]
 
 
@@ -121,6 +132,39 @@ def _judging(plan: EnforcementPlan, documents: list[bytes]) -> Callable[[], obje
     whole = pa.array(documents, pa.binary())
     batches = [whole.slice(start, BATCH) for start in range(0, len(whole), BATCH)]
     return lambda: [plan.judge(batch) for batch in batches]
+
+
+def _misfit(document: bytes, at: int) -> bytes:
+    """Break the schema with every other record, in four ways by turns."""
+    if at % 2 == 0:
+        return document
+    return document.replace(*_MISFITS[at // 2 % len(_MISFITS)])
+
+
+_MISFITS: Final = (
+    (b'"ward"', b'"Ward"'),
+    (b'"age":', b'"age":-'),
+    (b'"charge":', b'"charge":"","x":'),
+    (b'"patient_id":"P', b'"patient_id":"Q'),
+)
+
+
+def _explaining(plan: EnforcementPlan, documents: list[bytes], *, by_slots: bool) -> Callable[[], object]:
+    """Say why of as many refused records, with their headers."""
+    values = pa.array(documents, pa.binary())
+    judged = plan.judge(values)
+    is_refused = pc.greater(judged.field("disposition"), int(Disposition.ALERTED))
+    refused, failed = values.filter(is_refused), judged.field("failed").filter(is_refused)
+    # So many that the figure is for as many records as the others.
+    indexes = pa.array(np.arange(len(values)) % len(refused))
+    whole, slots = refused.take(indexes), failed.take(indexes)
+    source = EventPointer("t", 0, 0)
+
+    def run() -> None:
+        for verdict in plan.explain_each(whole, failed=slots if by_slots else None):
+            quarantine_headers(source, "ledger", "c@1.0.0", verdict)
+
+    return run
 
 
 def _require_same_verdicts(documents: list[bytes], *plans: EnforcementPlan) -> None:

@@ -119,7 +119,7 @@ class Judging:
             return
         slots = [int.from_bytes(each or b"", "little") for each in failed.to_pylist()]
         known = [self._known(bits) for bits in slots]
-        is_left = pa.array([verdict is None for verdict in known])
+        is_left = pa.array([verdict is None for verdict in known], pa.bool_())
         left = self._explain(
             values.filter(is_left),
             None if headers is None else headers.filter(is_left),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import re2  # type: ignore[import-untyped] # it publishes no types
 
 from contracts.number_scan import byte_offsets
@@ -20,10 +20,6 @@ BLOCK_RECORDS: Final = 1_000
 
 _SEPARATOR_ESCAPE: Final = b"\\u001"
 """Begins the escape of every separator; of other characters too, which then are looked at by others."""
-_REFUSALS: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""What the decoder raises for what is no such record: a null and nesting without end among it."""
-
-
 _BRACKET_BIT: Final = np.uint8(0x20)
 """With this bit set, a square bracket is a curly one."""
 
@@ -34,11 +30,10 @@ class Reading:
 
     `text_of` gives the text of a row: so many `strings`, and then those of so many `lists`, see `patterns`; None for a row that is not accepted, and of one that
     breaks rules and nothing else the bit set of them too, where that is known. `expression` matches the texts of good
-    rows. `also_of` gives the other values that are kept of a row. `loop` does both
-    for many values, see `Program.loop`.
+    rows. `also_of` gives the other values that are kept of a row. `loop` decodes many
+    values and does both, see `Program.loop`.
     """
 
-    decode: Callable[[bytes], Any]
     loop: Callable[..., None]
     text_of: Callable[[Any], str | tuple[int, str] | None]
     also_of: Callable[[Any], tuple[Any, ...]]
@@ -74,6 +69,7 @@ class Acceptance:
         self._whole_hold = whole_hold
         expression = reading.expression
         self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
+        self._of_one = f"^(?:{expression})*$"
 
     def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
         """Take the values, an array of binary or large_binary, block by block. Never raises on any value.
@@ -90,15 +86,16 @@ class Acceptance:
     ) -> Block:
         values = part.to_pylist()
         texts: list[str] = []
-        left: list[int] = []
+        left: list[tuple[int, Any]] = []
+        raised: list[int] = []
         also: list[list[Any]] = [[] for _ in range(self.reading.also)]
-        self.reading.loop(values if at is None else _each(values, start, at), texts, left, *also)
+        self.reading.loop(values if at is None else _each(values, start, at), texts, left, raised, *also)
         broken: dict[int, int] = {}
-        unknown = set(_doubtful(part, values, may_change))
-        for position in left:
+        unknown = {*raised, *_doubtful(part, values, may_change)}
+        for position, row in left:
             if at is not None:
                 at(start + position)
-            rules = self._again(values[position], position, texts, also)
+            rules = self._again(row, position, texts, also)
             if rules is None:
                 unknown.add(position)
             elif rules:  # the quick tests of some rules refuse what breaks none
@@ -120,21 +117,15 @@ class Acceptance:
         text = "".join(texts).encode()
         if self._match is None or self._match(text) is not None:
             return text
-        misfits = list(self._misfits(texts, 0))
+        misfits = self._misfits(texts)
         unknown.update(misfits)
         for position in misfits:
             texts[position] = ""
         return "".join(texts).encode()
 
-    def _again(
-        self, value: bytes | None, position: int, texts: list[str], also: list[list[Any]]
-    ) -> int | None:
-        """Look at one value that the loop has left: the bit set of the rules that it breaks, None if it is not known."""
-        try:
-            row = self.reading.decode(value)  # type: ignore[arg-type] # a null raises
-            found = self.reading.text_of(row)
-        except _REFUSALS:
-            return None
+    def _again(self, row: Any, position: int, texts: list[str], also: list[list[Any]]) -> int | None:
+        """Look at one row that the loop has left: the bit set of the rules that it breaks, None if it is not known."""
+        found = self.reading.text_of(row)
         if found is None:
             return None
         rules, texts[position] = (0, found) if isinstance(found, str) else found
@@ -151,17 +142,11 @@ class Acceptance:
         except orjson.JSONDecodeError:
             return False
 
-    def _misfits(self, texts: list[str], start: int) -> Iterator[int]:
-        """Find the records whose texts do not match: all at once, and if they do not, each half."""
-        assert self._match is not None  # noqa: S101 - narrows for the type checker
-        if self._match("".join(texts).encode()) is not None:
-            return
-        if len(texts) == 1:
-            yield start
-            return
-        half = len(texts) // 2
-        yield from self._misfits(texts[:half], start)
-        yield from self._misfits(texts[half:], start + half)
+    def _misfits(self, texts: list[str]) -> list[int]:
+        """Find the records whose texts do not match, each by itself."""
+        matches = pc.match_substring_regex(pa.array(texts, pa.binary()), self._of_one)
+        misfits: list[int] = np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist()
+        return misfits
 
 
 def _each(values: list[bytes | None], start: int, at: Callable[[int], None]) -> Iterator[bytes | None]:

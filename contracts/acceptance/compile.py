@@ -227,7 +227,6 @@ class _RowProgram(Program):
             text_of = self.statements(body, "None")
         also_of = self.statements([f"return ({''.join(f'{each}, ' for each in self._also)})"], "None")
         return Reading(
-            decode,
             self.loop(decode, accepted, text, self._also),
             text_of,
             also_of,

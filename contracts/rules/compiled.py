@@ -133,31 +133,30 @@ class RuleSet:
         self.field_checks = field_checks
         self.write_tests = write_tests
         program = Program()
-        write_tests(program)
+        sound = write_tests(program)
         self._fields_hold = program.function([*DECODED], (), "True", "False")
         self._whole_holds = whole_holds
-        # Rules about one or two top-level fields are nearly all rules, and are asked without building anything.
-        self._single: list[tuple[str, Callable[[Any], bool], int]] = []
-        self._double: list[tuple[str, str, Callable[[Any, Any], bool], int]] = []
-        self._deep: list[tuple[Callable[[Any], bool], int]] = []
+        self._fields: list[tuple[Callable[[Any], bool], int]] = []
+        self._elements: list[tuple[Callable[[Any], bool], int]] = []
         self._whole: list[tuple[Callable[[Any, bool], bool], int]] = []
         self._lowered: list[tuple[Callable[[Any, bool], bool], int]] = []
+        statements: list[str] = []
         for index, rule in enumerate(rules):
-            bit, breaks = 1 << index, rule.check.breaks
-            match rule.check.paths:
-                case paths if rule.check.asks_fit:
-                    whole = self._whole if rule.check.lowered is None else self._lowered
-                    whole.append((_fitting(paths, breaks), bit))
-                case paths if any(is_starred(path) for path in paths):
-                    self._deep.append((_going_through(paths, breaks), bit))
-                case ((name,),):
-                    self._single.append((name, breaks, bit))
-                case ((first,), (second,)):
-                    self._double.append((first, second, breaks, bit))
-                case ():
-                    (self._whole if rule.check.lowered is None else self._lowered).append((breaks, bit))
-                case paths:
-                    self._deep.append((_reading(paths, breaks), bit))
+            bit, breaks, paths = 1 << index, rule.check.breaks, rule.check.paths
+            if rule.check.asks_fit or not paths:
+                whole = self._whole if rule.check.lowered is None else self._lowered
+                whole.append((_fitting(paths, breaks) if rule.check.asks_fit else breaks, bit))
+            elif any(is_starred(path) for path in paths):
+                self._elements.append((_going_through(paths, breaks), bit))
+            else:
+                self._fields.append((_reading(paths, breaks), bit))
+                values = ", ".join(program.variable(path) for path in paths)
+                statements += [
+                    f"try: holds = {sound[rule.id]}",
+                    "except Exception: holds = False",  # of a record that does not fit its schema: the rule itself knows
+                    f"if not holds and {program.bind(breaks)}({values}): bits += {bit}",
+                ]
+        self._fields_broken = program.statements(["bits = 0", *statements, "return bits"], "None", DECODED)
 
     @property
     def lowered(self) -> tuple[Lowered, ...]:
@@ -216,16 +215,11 @@ class RuleSet:
 
         `fits` says whether the record fits its schema.
         """
-        bits = 0
-        get = record.get if type(record) is dict else _item_of(record)
-        for name, breaks, bit in self._single:
-            if breaks(get(name)):
-                bits |= bit
-        for first, second, breaks_both, bit in self._double:
-            if breaks_both(get(first), get(second)):
-                bits |= bit
-        for breaks_deep, bit in self._deep:
-            if breaks_deep(record):
+        bits: int | None = self._fields_broken(record)
+        if bits is None:  # it is no object
+            bits = sum(bit for breaks, bit in self._fields if breaks(record))
+        for breaks_element, bit in self._elements:
+            if breaks_element(record):
                 bits |= bit
         asked = self._lowered
         if self._whole and (self._whole_holds is None or not self._whole_holds(record)):
@@ -250,10 +244,6 @@ class RuleSet:
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
                 yield from rule.violations(record, fits=fits)
-
-
-def _item_of(value: Any) -> Callable[[str], Any]:
-    return lambda token: item_at(value, token)
 
 
 def _reading(paths: tuple[Path, ...], breaks: Callable[..., bool]) -> Callable[[Any], bool]:

@@ -159,10 +159,10 @@ class Program:
     ) -> Callable[..., None]:
         """Make the same function as a loop over many values: `decode` makes the record of each.
 
-        It takes the values, a list that gets the results, one that gets the positions of the values without one (a
-        result of "" stands there), and lists that get what the expressions `also` say of each (None where there is no
-        result). What a test or `decode` raises means that there is none. `decides` is the function of one record, which
-        is called where tests go through arrays.
+        It takes the values; a list that gets the results, "" where there is none; one that gets position and record
+        where a test does not hold; one that gets the positions where `decode` or a test raised; and lists that get what
+        the expressions `also` say of each, None where there is no result. `decides` is the function of one record,
+        which is called where tests go through arrays.
         """
         test = " and ".join(f"({test})" for test in self._root.tests) or TRUE
         steps = [f"record = {self.bind(decode)}(value)", *self.lines]
@@ -179,12 +179,14 @@ class Program:
             "for value in values:",
             f"{_STEP}try:",
             *(f"{_STEP * 2}{step}" for step in (*steps, f"{_STEP}continue")),
-            f"{_STEP}except Exception: pass",  # whatever it is, the exact way judges the record: it is `left`
-            f"{_STEP}left.append(len(results))",
+            f"{_STEP}except Exception:",  # whatever it is, the exact way judges the record
+            f"{_STEP * 2}raised.append(len(results))",
+            f"{_STEP}else:",
+            f"{_STEP * 2}left.append((len(results), record))",
             f"{_STEP}add({''!r})",
             *(f"{_STEP}{name}(None)" for name in names),
         ]
-        return self.make(("values", "results", "left", *names), body)
+        return self.make(("values", "results", "left", "raised", *names), body)
 
     def choice(
         self, before: list[str], cases: Iterable[tuple[str, str]], otherwise: str
@@ -195,10 +197,12 @@ class Program:
             [*before, "try:", *(f"{_STEP}{line}" for line in self.lines), *tests], otherwise
         )
 
-    def statements(self, statements: list[str], otherwise: str) -> Callable[[Any], Any]:
+    def statements(
+        self, statements: list[str], otherwise: str, before: Sequence[str] = ()
+    ) -> Callable[[Any], Any]:
         """Make a function of statements about the variables; `otherwise` is for what Python cannot compare."""
         lines = (f"{_STEP}{line}" for line in (*self.lines, *statements))
-        return self._compiled(["try:", *lines], otherwise)
+        return self._compiled([*before, "try:", *lines], otherwise)
 
     def _compiled(self, body: list[str], refusal: str) -> Callable[[Any], Any]:
         # A value that has no order, or no members, is for the rules themselves.

@@ -190,10 +190,13 @@ def test_quickly_and_one_by_one_a_record_gets_one_verdict(
     payloads.append(bytes(broken))
     prefix = b"" if kind == "own" else b"\0\0\0\0\1"
     values = [prefix + payload for payload in payloads] * 20  # so many that the quick way is gone
-    judged = plan.judge(pa.array(values, pa.binary())).to_pylist()
-    together = plan.explain_each(pa.array(values, pa.binary()))
-    for value, verdict, explained in zip(values, judged, together, strict=True):
-        assert explained == plan.explain(value)
+    array = pa.array(values, pa.binary())
+    judged = plan.judge(array)
+    by_slots = plan.explain_each(array, failed=judged.field("failed"))
+    for value, verdict, explained, known in zip(
+        values, judged.to_pylist(), plan.explain_each(array), by_slots, strict=True
+    ):
+        assert known == explained == plan.explain(value)
         codes = {slot.code for slot in plan.failed_slots(verdict["failed"])}
         assert verdict["disposition"] == explained.disposition
         assert codes == {

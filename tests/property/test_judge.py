@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 
 from contracts.plan import EnforcementPlan
 from contracts.record import decode_exactly, decode_json
+from contracts.rules.compile import compile_rules
+from contracts.rules.compiled import Built
+from contracts.rules.places import places
 from contracts.verdict import Disposition, Stage, Violation
 from contracts.wire import Framed
 from tests import documents
@@ -54,6 +57,7 @@ COLUMNS = [
 
 
 PLAN = documents.plan_with(SCHEMA, rules=RULES, columns=COLUMNS)
+RULE_SET = compile_rules(PLAN.contract, PLAN.payload_format.fields)
 
 digits = st.text("0123456789", min_size=1, max_size=22)
 number_texts = st.builds(
@@ -107,14 +111,40 @@ def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
         assert len(judged) == len(batch)
         assert judged.null_count == 0
         together = PLAN.explain_each(array, typed=typed)
-        for value, verdict, explained in zip(batch, judged.to_pylist(), together, strict=True):
+        by_slots = PLAN.explain_each(array, typed=typed, failed=judged.field("failed"))
+        for value, verdict, explained, known in zip(
+            batch, judged.to_pylist(), together, by_slots, strict=True
+        ):
             assert explained == PLAN.explain(value, typed=typed)
+            assert known == explained
             assert verdict["disposition"] == explained.disposition
             assert (explained.disposition is Disposition.ACCEPTED) == (not explained.violations)
             codes = {each.code if each.stage is Stage.RULE else each.stage for each in explained.violations}
             assert stages_and_rules(PLAN, verdict["failed"]) == codes
             if typed:
                 assert (verdict["columns"] is not None) == explained.disposition.is_written
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(values, min_size=1, max_size=6))
+def test_all_rules_at_once_say_what_each_says_alone(batch: list[bytes | None]) -> None:
+    """Of records that break the schema too, and of what is no object."""
+    rules = RULE_SET.rules
+    for record in decode_json(pa.array(batch, pa.binary())):
+        if type(record) is Violation:
+            continue
+        for fits in (False, True):
+            broken = {
+                rule.id for index, rule in enumerate(rules) if RULE_SET.broken(record, fits) >> index & 1
+            }
+            assert broken == {rule.id for rule in rules if breaks(rule.check, record, fits=fits)}
+
+
+def breaks(check: Built, record: Any, *, fits: bool) -> bool:
+    if not check.paths:
+        return check.breaks(record, fits)
+    last = (fits,) if check.asks_fit else ()
+    return any(check.breaks(*found, *last) for _, found in places(record, check.paths))
 
 
 @settings(max_examples=600, deadline=None)

@@ -52,6 +52,7 @@ def rows(**columns: list[object]) -> pa.Table:
         "value": (pa.binary(), [b"{}"] * size),
         "headers": (HEADERS, [None] * size),
         "timestamp_ms": (pa.int64(), [5] * size),
+        "failed": (pa.binary(), [None] * size),
     }
     return pa.table(
         {name: pa.array(columns.get(name, default), kind) for name, (kind, default) in types.items()}
@@ -81,7 +82,9 @@ def test_the_first_millisecond_of_1970_travels_in_a_header() -> None:
 def test_a_refused_record_says_why_and_is_counted() -> None:
     evidence: Counter[tuple[Stage, str, Severity]] = Counter()
     values = [b'{"a": "1"}', None, b'{"a": "2"}']
-    found = [Made(*record) for record in refused_records(rows(value=values), TO, evidence)]
+    failed = PLAN.judge(pa.array(values, pa.binary())).field("failed").to_pylist()
+    judged = rows(value=values, failed=failed)
+    found = [Made(*record) for record in refused_records(judged, TO, evidence)]
     assert [record.value for record in found] == values
     rules = [read.rules for read in map(read_evidence, (record.headers for record in found)) if read]
     assert rules[0] == rules[2] == ("type",)
@@ -98,5 +101,7 @@ def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() ->
     assert masked.value == b'{"a":"%s"}' % key.token(7).encode()
     assert masked.key == key.token("P-1").encode()
     broken = b'{ "a": "P-1" }'
-    ((_, kept, key_kept, *_),) = refused_records(rows(key=[b"P-1"], value=[broken]), to, Counter())
+    failed = to.plan.judge(pa.array([broken], pa.binary())).field("failed").to_pylist()
+    judged = rows(key=[b"P-1"], value=[broken], failed=failed)
+    ((_, kept, key_kept, *_),) = refused_records(judged, to, Counter())
     assert (key_kept, kept) == (b"P-1", broken)

@@ -94,9 +94,14 @@ def judged(
     found = []
     for kind in (pa.binary(), pa.large_binary()):
         plain = plan.judge(pa.array(values, kind), headers=given).to_pylist()
-        typed = plan.judge_typed(pa.array(values, kind), headers=given).to_pylist()
+        judged_typed = plan.judge_typed(pa.array(values, kind), headers=given)
+        typed = judged_typed.to_pylist()
         found = []
-        together = plan.explain_each(pa.array(values, kind), headers=given, typed=True)
+        together = list(plan.explain_each(pa.array(values, kind), headers=given, typed=True))
+        failed = judged_typed.field("failed")
+        assert together == list(
+            plan.explain_each(pa.array(values, kind), None, given, typed=True, failed=failed)
+        )
         for index, (value, verdict) in enumerate(zip(values, together, strict=True)):
             assert verdict == plan.explain(value, headers[index] if headers else None, typed=True)
             assert plain[index]["disposition"] == typed[index]["disposition"] == verdict.disposition

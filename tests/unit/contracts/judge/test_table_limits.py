@@ -27,7 +27,9 @@ def judged(
     keys = keys or [None] * len(raw)
     values, given = pa.array(raw, pa.binary()), pa.array(keys, pa.binary())
     found = plan.judge_typed(values, keys=given)
-    together = plan.explain_each(values, typed=True, keys=given)
+    together = list(plan.explain_each(values, typed=True, keys=given))
+    by_slots = plan.explain_each(values, typed=True, keys=given, failed=found.field("failed"))
+    assert list(by_slots) == together
     for value, key, each, verdict in zip(raw, keys, found.to_pylist(), together, strict=True):
         assert verdict == plan.explain(value, typed=True, key=key)
         assert verdict.disposition == each["disposition"]
