@@ -26,7 +26,7 @@ from contracts.plan import EnforcementPlan, compile_plan
 from contracts.writers import WriterSchema, WriterSchemas
 
 VERSIONS: Final = 1_000
-BATCH: Final = 10_000
+BATCH: Final = 20_000
 """Spark's records in an Arrow batch."""
 
 

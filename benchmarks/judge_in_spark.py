@@ -65,7 +65,7 @@ PREDICATE = r"""
 def main() -> None:
     """Measure and write the figures."""
     arguments = benchmark_parser(__doc__).parse_args()
-    records, part, rounds = (20_000, 2_000, 1) if arguments.smoke else (1_000_000, 40_000, 5)
+    records, part, rounds = (20_000, 2_000, 1) if arguments.smoke else (1_000_000, 40_000, 7)
     plan = plan_of(RULES)
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
         whole, small = Path(folder) / "whole.parquet", Path(folder) / "part.parquet"

@@ -18,7 +18,7 @@ from contracts.plan import compile_plan
 from contracts.record import decode_json, may_change_numbers
 
 RECORDS = 50_000
-BATCH = 10_000
+BATCH = 20_000
 ROUNDS = 7
 
 

@@ -22,7 +22,7 @@ from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
 
-BATCH: Final = 10_000
+BATCH: Final = 20_000
 """Spark's records in an Arrow batch."""
 UNIT: Final = "records/s"
 
