@@ -146,8 +146,8 @@ def judge_and_write(
                 failed = judged.field(1)
                 others = np.flatnonzero(dispositions)
                 counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
-                for index in others.tolist():
-                    counts[int(dispositions[index]), failed[index].as_py()] += 1
+                slots = failed.take(pa.array(others)).to_pylist()
+                counts.update(zip(dispositions[others].tolist(), slots, strict=True))
                 is_written = dispositions <= int(Disposition.ALERTED)
                 some_written = None if is_written.all() else pa.array(is_written)
                 kept = file.write(columns, batch, some_written)

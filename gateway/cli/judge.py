@@ -172,12 +172,9 @@ def _judge_block(
 
 def _verdicts(plan: EnforcementPlan, block: RecordBlock) -> list[Verdict]:
     headers = None if plan.writers is None else pa.array(block.headers, pa.binary())
-    judged = plan.judge(pa.array(block.values, pa.large_binary()), headers=headers)
-    records = zip(block.values, block.headers, judged.field("disposition").to_pylist(), strict=True)
-    return [
-        _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value, header)
-        for value, header, disposition in records
-    ]
+    values = pa.array(block.values, pa.large_binary())
+    judged = plan.judge(values, headers=headers)
+    return list(plan.explain_each(values, headers=headers, failed=judged.field("failed")))
 
 
 def _open(data: Path) -> BinaryIO:
@@ -193,9 +190,6 @@ def _open(data: Path) -> BinaryIO:
 
 def _tell_one(teller: Teller, block: RecordBlock, verdicts: list[Verdict], index: int) -> tuple[Told, ...]:
     return teller.tell(block.values[index], verdicts[index].violations, block.headers[index])
-
-
-_ACCEPTED = Verdict(Disposition.ACCEPTED)
 
 
 def _print_json(verdicts: list[Verdict], told: Iterable[tuple[Told, ...]], first_line: int) -> None:

@@ -11,13 +11,11 @@ import pyarrow as pa
 from contracts.model import DataContract
 from contracts.plan import EnforcementPlan, compile_plan
 from contracts.privacy.account import Teller, Told
-from contracts.verdict import Disposition, Verdict
+from contracts.verdict import Verdict
 from gateway.services.registry import Registry
 from gateway.services.subject_reading import SubjectReader
 from gateway.services.writers import with_writers
 from gateway.storage.sql import ContractVersion
-
-_ACCEPTED = Verdict(Disposition.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +67,9 @@ class Judging:
         plan = self._plans.plan(found)
         if plan.contract.framing != "confluent-header":  # what is posted has no headers
             plan = with_writers(plan, self._subjects)
-        judged = plan.judge(pa.array(values, type=pa.large_binary()))
-        dispositions = judged.field("disposition").to_pylist()
-        verdicts = tuple(
-            _ACCEPTED if disposition == Disposition.ACCEPTED else plan.explain(value)
-            for disposition, value in zip(dispositions, values, strict=True)
-        )
+        given = pa.array(values, type=pa.large_binary())
+        judged = plan.judge(given)
+        verdicts = tuple(plan.explain_each(given, failed=judged.field("failed")))
         teller = Teller.of(plan)
         told = (
             teller.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
