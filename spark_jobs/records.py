@@ -84,7 +84,7 @@ def refused_records(
 ) -> Iterator[OutputRecord]:
     """Make records as they came, with their provenance and the reasons; adds those to `evidence`.
 
-    Takes the columns of `AcceptedRecords.of`, and `failed` as `judge` gave it. A record that keeps its contract is here because its batch was refused:
+    Takes the columns of `AcceptedRecords.of`, and `failed` as `judge` gave it, without which they are judged anew. A record that keeps its contract is here because its batch was refused:
     one of `refusals` covers it.
     """
     topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
@@ -123,7 +123,7 @@ def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
         headers,
         typed=True,
         keys=rows.column("key"),
-        failed=rows.column("failed"),
+        failed=rows.column("failed") if "failed" in rows.schema.names else None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -168,7 +168,11 @@ class KafkaSink:
         self._end = self._topics.latest(self._accepted.name)
 
     def commit(
-        self, accepted: Iterator[pa.RecordBatch], refused: pa.Table, decision: Decision, batch: MicroBatch
+        self,
+        accepted: Iterator[pa.RecordBatch],
+        refused: Sequence[pa.Table],
+        decision: Decision,
+        batch: MicroBatch,
     ) -> Published:
         """Write refused records, accepted ones that no task has written, and the ledger, in one transaction."""
         held = self._held
@@ -181,8 +185,9 @@ class KafkaSink:
         if decision.refusal:
             refusals = (BatchRefusal(batch.end, decision.refusal),)
         evidence: Counter[RuleKey] = Counter()
+        quarantine = Destination(self._quarantine, held, batch.plan)
         records: Iterator[OutputRecord] = chain(
-            refused_records(refused, Destination(self._quarantine, held, batch.plan), evidence, refusals),
+            *(refused_records(rows, quarantine, evidence, refusals) for rows in refused),
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
             [ledger_record(new)],
         )
@@ -208,11 +213,10 @@ class JudgedRecords:
 
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger. Of a batch that is refused as a whole all are refused."""
-        refused = self.results.quarantined()
+        refused = [self.results.quarantined()]
         accepted: Iterator[pa.RecordBatch] = iter(())
         if decision.refusal:
-            others = pa.Table.from_batches(self.accepted.batches(), RECORDS)
-            refused = pa.concat_tables([refused.select(RECORDS.names), others])
+            refused.append(pa.Table.from_batches(self.accepted.batches(), RECORDS))
         elif isinstance(self.accepted, KeptRows):
             self.sink.write_in_tasks(self.accepted, self.batch)
         else:

@@ -92,6 +92,20 @@ def test_a_refused_record_says_why_and_is_counted() -> None:
     assert sum(evidence.values()) == 3
 
 
+def test_records_are_judged_anew_where_nobody_knows_what_they_failed() -> None:
+    values = [b'{"a": "1"}', b"{", None]
+    failed = PLAN.judge(pa.array(values, pa.binary())).field("failed").to_pylist()
+    known = rows(value=values, failed=failed)
+    told: tuple[Counter[tuple[Stage, str, Severity]], ...] = (Counter(), Counter())
+    unknown = known.drop_columns("failed")
+    found = [
+        list(refused_records(each, TO, counts)) for each, counts in zip((known, unknown), told, strict=True)
+    ]
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+    assert told[0] == told[1]
+
+
 def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() -> None:
     contract = PLAN.contract.model_copy(update={"mask": {"/a": Mask.HASH}, "key_mask": Mask.HASH})
     key = MaskKey.of("0123456789abcdef0123456789abcdef")
