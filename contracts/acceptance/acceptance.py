@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import re2  # type: ignore[import-untyped] # it publishes no types
 
+from contracts.acceptance.rows import NotExpressibleError
 from contracts.number_scan import byte_offsets
 from contracts.record import FLAT_BYTES, MAX_DEPTH, may_change_numbers
 
@@ -64,12 +65,21 @@ class Acceptance:
     """Decodes, and accepts what is known to fit the schema and to break no rule."""
 
     def __init__(self, reading: Reading, whole_hold: Callable[[Any], bool] | None) -> None:
-        """Take what is asked and kept; `whole_hold` is asked of the record as it is decoded."""
+        """Take what is asked and kept; `whole_hold` is asked of the record as it is decoded.
+
+        Raises NotExpressibleError for an expression that needs more memory than a regular expression is given.
+        """
         self.reading = reading
         self._whole_hold = whole_hold
         expression = reading.expression
-        self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
         self._of_one = f"^(?:{expression})*$"
+        try:
+            self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
+            self._misfits(
+                [""]
+            )  # Arrow compiles for itself: better now than at the first record that does not fit
+        except (re2.error, pa.ArrowInvalid) as error:
+            raise NotExpressibleError from error
 
     def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
         """Take the values, an array of binary or large_binary, block by block. Never raises on any value.

@@ -61,7 +61,10 @@ def compile_acceptance(
     sources = tuple(typed.keep(column) for column in columns)
     if max(len(plain.expression), len(typed.expression)) > _MAX_EXPRESSION:
         return None
-    quick, keeping = (Acceptance(each.compile(rules), rules.whole_hold) for each in (plain, typed))
+    try:
+        quick, keeping = (Acceptance(each.compile(rules), rules.whole_hold) for each in (plain, typed))
+    except NotExpressibleError:
+        return None
     return quick, TypedAcceptance(keeping, tuple(columns), sources)
 
 

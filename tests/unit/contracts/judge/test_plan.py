@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from contracts.judged import VERDICT_TYPE
 from contracts.plan import Slot
 from contracts.verdict import Disposition, Severity, Stage
+from tests import documents
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -104,3 +106,16 @@ def test_threads_share_a_plan(make_plan: Any) -> None:
     for thread in threads:
         thread.join()
     assert judged == [expected] * 8
+
+
+@pytest.mark.parametrize("fields", [600, 640, 680, 700, 900])
+def test_patterns_that_need_more_memory_than_they_are_given_go_the_exact_way(fields: int) -> None:
+    names = [f"f{index}" for index in range(fields)]
+    text = {"type": "string", "pattern": "^[a-z]{1000}$"}
+    plan = documents.plan_with({"type": "object", "properties": dict.fromkeys(names, text)})
+    good = dict.fromkeys(names, "a" * 1000)
+    values = [json.dumps(each).encode() for each in (good, {**good, "f0": "A" * 1000})]
+    assert plan.judge(pa.array(values)).field("disposition").to_pylist() == [
+        Disposition.ACCEPTED,
+        Disposition.QUARANTINED,
+    ]
