@@ -141,12 +141,17 @@ class StreamControl(BaseModel):
 
 
 class EventKind(StrEnum):
-    """What happened to a stream's job. `stopped` waits for a person; `failed` is any other end that nobody asked for."""
+    """What happened to a stream's job.
+
+    `stopped` waits for a person and `failed` is any other unexpected end. `overtaken`: one instance has ended because
+    another one holds the stream, which therefore still runs.
+    """
 
     STARTED = "started"
     ENDED = "ended"
     STOPPED = "stopped"
     FAILED = "failed"
+    OVERTAKEN = "overtaken"
 
 
 class StreamEvent(BaseModel):

@@ -121,10 +121,10 @@ class RegistryControl:
         return False
 
     def tell(self, kind: EventKind, message: str | None = None) -> None:
-        """Tell what became of the stream, best effort: a start once, an end a few times."""
+        """Tell what became of the stream, best effort: a start once, an end up to three times."""
         told = None if message is None else message[:_LONGEST_MESSAGE]
         event = StreamEvent(id=uuid4(), stream=self._stream, kind=kind, at=datetime.now(UTC), message=told)
-        tries = _TRIES if kind in {EventKind.STOPPED, EventKind.FAILED} else 1
+        tries = 1 if kind is EventKind.STARTED else _TRIES
         for attempt in range(tries):
             try:
                 response = self._post("events", event.model_dump_json())

@@ -46,13 +46,14 @@ class TransactionalProducer:
     made for the next attempt.
     """
 
-    def __init__(self, kafka: KafkaConnection, transactional_id: str) -> None:
+    def __init__(self, kafka: KafkaConnection, transactional_id: str, timeout_seconds: int = 60) -> None:
+        """Make a producer whose transactions the broker aborts when they are open for `timeout_seconds`."""
         self.transactional_id = transactional_id
         self._producer = Producer(
             {
                 **kafka.for_librdkafka(),
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": 60_000,
+                "transaction.timeout.ms": timeout_seconds * 1000,
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 # The topic's own limit decides; this one only bounds the client.

@@ -107,6 +107,12 @@ class JobSettings(SinkSettings):
         le=64,
         description="Transactional producers of accepted records (Kafka sink). 1: the driver writes them together with the ledger. More: so many tasks write them before, which is for rates that one process cannot write.",
     )
+    transaction_timeout_seconds: int = Field(
+        default=60,
+        ge=1,
+        le=900,
+        description="How long a Kafka transaction of the job may be open before the broker aborts it. The broker's transaction.max.timeout.ms bounds it.",
+    )
     registry_timeout_seconds: float = Field(default=2.0, gt=0)
     registry_grace_seconds: float = Field(
         default=300.0, ge=0, description="How long the last good contract serves while the registry is away."

@@ -98,9 +98,13 @@ class StreamAttempt:
 
         Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt; Fenced,
         whatever it was, if another instance holds the ledger by now: to start again would only fence that one.
+        Raises Unavailable, never Fenced, while this instance still holds the ledger.
         """
         with self._writer:
-            query = self._start()
+            try:
+                query = self._start()
+            except Fenced as error:
+                raise self._outcome(error) from error
             running.set()
             self._control.tell(EventKind.STARTED)
             try:
@@ -109,27 +113,43 @@ class StreamAttempt:
                 self._failure = self._failure or error
             finally:
                 self._stop(query)
-        if self._failure is not None and not isinstance(self._failure, StreamStopped):
-            self._require_held()
+        outcome = self._outcome(self._failure) if self._failure is not None else None
         self._sink.close()
         self._told_offsets.close()
-        if self._failure is not None:
-            raise self._failure
+        if outcome is not None:
+            raise outcome
 
     def _await(self, query: StreamingQuery, stopping: Event) -> None:
         while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
             if stopping.is_set() or self._failure is not None:
                 return
 
-    def _require_held(self) -> None:
+    def _outcome(self, failure: BaseException) -> BaseException:
+        """Return what the attempt ends with: the ledger tells whether another instance has taken over.
+
+        A broker answers alike whether another producer has initialised our transactional.id or it has itself aborted a
+        transaction that was open for too long. So a fence alone is no proof of another instance.
+        """
+        if isinstance(failure, StreamStopped) and not isinstance(failure, Fenced):
+            return failure
         try:
             is_held = self._sink.is_held()
-        except Unavailable:
-            return  # nothing can be said: the next attempt will see
+        except Unavailable as unknown:
+            return unknown if isinstance(failure, Fenced) else failure  # the next attempt will see
         if not is_held:
-            raise Fenced(
-                f"{self._contract_id}: another instance of this stream has taken over"
-            ) from self._failure
+            overtaken = Fenced(f"{self._contract_id}: another instance of this stream has taken over")
+            overtaken.__cause__ = failure
+            return overtaken
+        if not isinstance(failure, Fenced):
+            return failure
+        seconds = self._job.settings.transaction_timeout_seconds
+        outage = Unavailable(
+            f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger no other instance has "
+            f"claimed; the stream starts again. If this comes back, the transaction was open for more than {seconds} s: "
+            "raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"
+        )
+        outage.__cause__ = failure
+        return outage
 
     def _start(self) -> StreamingQuery:
         watch = Stopwatch(self._contract_id, self._job.observer)

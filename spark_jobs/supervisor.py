@@ -155,11 +155,8 @@ class StreamThread(InheritableThread):
             error=_brief(error),
             exc_info=None if is_ours else error,
         )
-        if not isinstance(
-            error, (Fenced, StreamPaused)
-        ):  # the stream runs elsewhere; the gateway knows of the pause
-            kind = EventKind.STOPPED if isinstance(error, StreamStopped) else EventKind.FAILED
-            self._control.tell(kind, _told(self.failure))
+        if not isinstance(error, StreamPaused):  # the gateway knows of the pause
+            self._control.tell(_kind(error), _told(self.failure))
 
 
 def run_streams(
@@ -267,6 +264,16 @@ def _weight(error: BaseException) -> int:
             return 4
         case _:
             return 5
+
+
+def _kind(error: BaseException) -> EventKind:
+    match error:
+        case Fenced():
+            return EventKind.OVERTAKEN
+        case StreamStopped():
+            return EventKind.STOPPED
+        case _:
+            return EventKind.FAILED
 
 
 def _gone(contract_id: str) -> str:

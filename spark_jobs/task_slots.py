@@ -38,6 +38,7 @@ class SlotTarget:
 
     `turn` counts the batches of this instance that tasks have written, and `turns` says for each task in which of them its
     slot was used last: the worker that remembers the same has its producer. `since` is an end of the topic before the batch.
+    The broker aborts a transaction that is open for `timeout_seconds`.
     """
 
     to: Destination
@@ -45,6 +46,7 @@ class SlotTarget:
     turn: int
     turns: tuple[int, ...]
     since: Vector
+    timeout_seconds: int = 60
 
 
 def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -105,7 +107,7 @@ def _take(target: SlotTarget) -> _Slot:
     kept = _kept.pop(name, None)
     if kept and not is_retry and (kept.epoch, kept.turn) == (ledger.epoch, target.turns[index]):
         return kept
-    producer = TransactionalProducer(target.kafka, name)
+    producer = TransactionalProducer(target.kafka, name, target.timeout_seconds)
     producer.fence()
     found = read_ledger(target.kafka, ledger.name)
     if found is None or found.epoch != ledger.epoch:

@@ -227,8 +227,9 @@ def report_event(
     principal: PrincipalDep,
     response: Response,
 ) -> EventReceipt:
-    """Take note that the job of a stream has started, ended, stopped or failed. May be sent again."""
+    """Record that the job of a stream has started, ended, stopped, failed or was overtaken. May be sent again."""
     is_new = factory.stream_controls().tell(stream, event, principal)
+    _log.info("stream_event", stream=stream, kind=event.kind.value, is_new=is_new)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return EventReceipt(stream=event.stream, kind=event.kind)
 

@@ -104,8 +104,12 @@ class ControlStore:
             )
 
     def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
-        """Give what the job of each stream told last, trips left out; of some streams, if they are given."""
-        newest = select(func.max(EventRow.key)).where(EventRow.kind.in_([kind.value for kind in EventKind]))
+        """Return the last event of each stream, or of the `streams` given.
+
+        Left out are trips, and instances that were overtaken: the stream runs on in another instance.
+        """
+        kinds = [kind.value for kind in EventKind if kind is not EventKind.OVERTAKEN]
+        newest = select(func.max(EventRow.key)).where(EventRow.kind.in_(kinds))
         if streams is not None:
             newest = newest.where(EventRow.stream.in_(streams))
         rows = self._session.scalars(

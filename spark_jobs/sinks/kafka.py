@@ -8,8 +8,10 @@ commit the ledger.
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -49,6 +51,11 @@ if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
 
+_CLAIM_SECONDS = 10.0
+"""Longest wait for the claim of an instance that has fenced this one. Between the two it reads one ledger."""
+_LOOK_SECONDS = 0.5
+
+
 class KafkaSink:
     """A topic `<topic>.accepted`, the quarantine topic beside it, and the ledger in a compacted topic."""
 
@@ -66,6 +73,7 @@ class KafkaSink:
         self._spool = settings.checkpoints.absolute() / f"{contract_id}.spool" if is_local(settings) else None
         self._end: Vector = {}
         self._turns = (0,) * self._tasks
+        self._is_fenced = False
         self.name = f"kafka:{accepted.name}"
 
     @property
@@ -83,16 +91,18 @@ class KafkaSink:
         kafka = self._settings.kafka
         ensure_ledger_topic(self._topics)
         with start.watch(Step.FENCE):  # of slot 0: nothing of the ledger is in doubt from here on
-            producer = TransactionalProducer(kafka, transactional_id(self._ledger_name, 0))
+            producer = self._producer_of(self._ledger_name, 0)
             producer.fence()
         with start.watch(Step.VERIFY):
-            held = read_ledger(kafka, self._ledger_name) or start.new_ledger(self._ledger_name, {}, 1)
+            self._ledger = read_ledger(kafka, self._ledger_name)
+            held = self._ledger or start.new_ledger(self._ledger_name, {}, 1)
         with start.watch(Step.CLAIM):
             claimed = held.claim(self._slots)
             if self._tasks and not held.scan_from:  # all before was written together with its ledger
                 now = self._topics.latest(self._accepted.name)
                 claimed = claimed.model_copy(update={"scan_from": {self._accepted.name: now}})
-            producer.write([ledger_record(claimed)])
+            with self._noticing_fences():
+                producer.write([ledger_record(claimed)])
         self._producer, self._ledger = producer, claimed
         if claimed.slots > 1 or claimed.scan_from:
             self._settle(claimed, start.watch)
@@ -106,7 +116,7 @@ class KafkaSink:
         kafka = self._settings.kafka
         with watch(Step.FENCE):
             for slot in range(1, claimed.slots):
-                TransactionalProducer(kafka, transactional_id(claimed.name, slot)).fence()
+                self._producer_of(claimed.name, slot).fence()
         with watch(Step.VERIFY):  # the watermark is taken after the fence, so it bounds all there is
             self._end = self._topics.latest(self._accepted.name)
             if read_ledger(kafka, claimed.name) != claimed:
@@ -116,9 +126,30 @@ class KafkaSink:
             self._settled = Settled(found)
 
     def is_held(self) -> bool:
-        """Look whether another instance has claimed the ledger."""
-        found = read_ledger(self._settings.kafka, self._ledger_name)
-        return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
+        """Return whether the ledger is still the one that this instance has claimed, or read before its claim.
+
+        An instance fences slot 0 first and claims the ledger then. So after a fence its claim is waited for.
+        """
+        deadline = time.monotonic() + (_CLAIM_SECONDS if self._is_fenced else 0)
+        while True:
+            found = read_ledger(self._settings.kafka, self._ledger_name)
+            if (found and found.epoch) != (self._ledger and self._ledger.epoch):
+                return False
+            if time.monotonic() >= deadline:
+                return True
+            time.sleep(_LOOK_SECONDS)
+
+    def _producer_of(self, ledger: str, slot: int) -> TransactionalProducer:
+        timeout = self._settings.transaction_timeout_seconds
+        return TransactionalProducer(self._settings.kafka, transactional_id(ledger, slot), timeout)
+
+    @contextmanager
+    def _noticing_fences(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced:
+            self._is_fenced = True
+            raise
 
     def close(self) -> None:
         """Let go of the producer."""
@@ -153,6 +184,7 @@ class KafkaSink:
             turn=max(turns) + 1,
             turns=turns,
             since=self._end,
+            timeout_seconds=self._settings.transaction_timeout_seconds,
         )
         try:
             with batch.watch(Step.SLOT), worker_errors():
@@ -191,7 +223,7 @@ class KafkaSink:
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
             [ledger_record(new)],
         )
-        with batch.watch(Step.PUBLISH):
+        with batch.watch(Step.PUBLISH), self._noticing_fences():
             self._producer.write(records)
         self._ledger, self._settled = new, ahead
         return Published(new, evidence)

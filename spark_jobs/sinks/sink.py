@@ -120,7 +120,7 @@ class Sink(Protocol):
         ...
 
     def is_held(self) -> bool:
-        """Whether the ledger is still of this instance's epoch. Raises Unavailable when it cannot be read."""
+        """Return whether no other instance has claimed the ledger. Raises Unavailable when it cannot be read."""
         ...
 
     def close(self) -> None:

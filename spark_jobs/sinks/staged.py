@@ -63,10 +63,14 @@ class StagedSink:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
         self.adopt(start.plan)
         with start.watch(Step.CLAIM):  # 1
-            claimed = self._claim(start)
+            claimed = self._ledger = self._claim(start)
         with start.watch(Step.FENCE):  # 2: the old slots too, for their transactions may be open
             producers = [
-                TransactionalProducer(self._settings.kafka, f"tidegate/{claimed.name}/{slot}")
+                TransactionalProducer(
+                    self._settings.kafka,
+                    f"tidegate/{claimed.name}/{slot}",
+                    self._settings.transaction_timeout_seconds,
+                )
                 for slot in range(claimed.slots)
             ]
             for producer in producers:
@@ -82,13 +86,12 @@ class StagedSink:
             self._settled = Settled(
                 settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)
             )
-        self._ledger = claimed
         return claimed
 
     def is_held(self) -> bool:
-        """Look whether another instance has claimed the table."""
+        """Return whether no other instance has claimed the table."""
         found = self._table.read()
-        return found is not None and found.epoch == self._held.epoch
+        return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
 
     def close(self) -> None:
         """Let go of the producers."""

@@ -10,7 +10,7 @@ from time import monotonic
 import httpx
 from pyspark.sql import SparkSession
 
-from spark_jobs.steps import ignore_steps
+from spark_jobs.steps import StepObserver, ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import StreamThread
 from spark_jobs.topics import Topics
@@ -19,10 +19,12 @@ from tests.integration.enforce.line import Line
 
 
 @contextmanager
-def running(spark: SparkSession, line: Line, url: str, **changes: object) -> Iterator[StreamThread]:
+def running(
+    spark: SparkSession, line: Line, url: str, observer: StepObserver = ignore_steps, **changes: object
+) -> Iterator[StreamThread]:
     """A stream of this process, as one job has it; it is stopped at the end."""
     settings = line.settings.model_copy(update={"available_now": False, **changes})
-    job = Job(spark, settings, Topics(settings.kafka), line.reports, ignore_steps)
+    job = Job(spark, settings, Topics(settings.kafka), line.reports, observer)
     stopping = Event()
     with httpx.Client(base_url=url) as client:
         thread = StreamThread(job, line.contract_id, client, stopping)

@@ -81,3 +81,17 @@ def test_the_list_and_the_page_show_what_stopped_a_stream(client: Any, factory: 
         "at": "2026-07-01T13:00:00Z",
     }
     assert "Stopped: the topic is gone" in client.get(f"/desk/streams/{STREAM}").text
+
+
+def test_an_instance_that_was_overtaken_leaves_the_stream_as_it_is(
+    client: Any, factory: Factory, stream: str
+) -> None:
+    """It reports its end after the new instance has reported its start."""
+    controls = factory.stream_controls()
+    assert controls.tell(STREAM, event_of(EventKind.STARTED, NOON + HOUR))
+    assert controls.tell(
+        STREAM, event_of(EventKind.OVERTAKEN, NOON + HOUR, "another instance has taken over")
+    )
+    assert client.get(stream).json()["condition"]["condition"] == "running"
+    assert controls.tell(STREAM, event_of(EventKind.ENDED, NOON + HOUR))
+    assert client.get(stream).json()["condition"]["condition"] == "ended"
