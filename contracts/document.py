@@ -18,6 +18,7 @@ from contracts.json_source import read_json
 from contracts.model import SCHEMA_KEY, DataContract
 from contracts.plan import check_compiles
 from contracts.source import Place, Source, escape, syntax_error
+from contracts.spelling import Spelling, check_spelling
 from contracts.yaml_source import read_yaml
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
@@ -38,6 +39,8 @@ class LoadedContract:
     contract: DataContract
     document: Source
     schema: Source | None = None
+    warnings: tuple[Problem, ...] = ()
+    """Located names that may be misspelt; filled in by `lint`."""
 
     def locate(self, problem: Problem) -> Problem:
         """Fill in file, line and column of a problem that has only a pointer into the contract."""
@@ -74,7 +77,10 @@ def lint(path: Path) -> LoadedContract:
     Raises ContractError with every problem of the document, located and in document order.
     """
     draft = _read_draft(path)
-    return _finish(draft, _compile_problems(draft))
+    problems = _compile_problems(draft)
+    spelling = _spelling(draft)
+    loaded = _finish(draft, [*problems, *(_locate_in(draft, each) for each in spelling.errors)])
+    return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
 
 
 def dump_contract(contract: DataContract) -> bytes:
@@ -202,6 +208,15 @@ def _compile_problems(draft: _Draft) -> list[Problem]:
         told = {_told(problem) for problem in draft.problems}
         return [problem for problem in found if _told(problem) not in told]
     return []
+
+
+def _spelling(draft: _Draft) -> Spelling:
+    if draft.contract is None:
+        return Spelling()
+    try:
+        return check_spelling(draft.contract)
+    except ContractError:  # the schema does not compile, which is reported by itself
+        return Spelling()
 
 
 def _told(problem: Problem) -> str:

@@ -17,22 +17,32 @@ class FieldType:
 
     `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are the formats of
     its strings, or the logical types of its integers, that say when: `date`, `date-time`, `timestamp-millis` and so on.
-    `decimal` is precision and scale of a number that has them.
+    `decimal` is precision and scale of a number that has them. `is_closed`: an object of the field has no other members
+    than those that the schema declares.
     """
 
     types: frozenset[str] = ANY_TYPE
     times: frozenset[str] = frozenset()
     decimal: tuple[int, int] | None = None
+    is_closed: bool = False
 
     def both(self, other: FieldType) -> FieldType:
         """Combine two types that hold together."""
-        return FieldType(_intersection(self.types, other.types), self.times | other.times)
+        return FieldType(
+            _intersection(self.types, other.types),
+            self.times | other.times,
+            is_closed=self.is_closed or other.is_closed,
+        )
 
     def either(self, other: FieldType) -> FieldType:
         """Combine two types of which one holds."""
         decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
+        objects = [each.is_closed for each in (self, other) if "object" in each.types]
         return FieldType(
-            self.types | other.types, self.times | other.times, decimals.pop() if len(decimals) == 1 else None
+            self.types | other.types,
+            self.times | other.times,
+            decimals.pop() if len(decimals) == 1 else None,
+            is_closed=bool(objects) and all(objects),
         )
 
 

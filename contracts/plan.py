@@ -14,6 +14,7 @@ from contracts.columns import TypedColumn, compile_columns
 from contracts.consistency import inconsistencies
 from contracts.errors import ContractError, Problem
 from contracts.expectations.compile import ExpectationPlan, compile_expectations
+from contracts.fields import SchemaFields
 from contracts.fingerprint import fingerprint
 from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
@@ -217,6 +218,11 @@ def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> Enf
 def check_compiles(contract: DataContract) -> None:
     """Find out whether a contract compiles, without what only judging needs. Raises ContractError as `compile_plan`."""
     _compile_parts(contract, None)
+
+
+def schema_fields(contract: DataContract) -> SchemaFields:
+    """Return the fields that the schema of a contract declares. Raises ContractError when it does not compile."""
+    return _compile_format(contract).fields
 
 
 @dataclass(frozen=True, slots=True)

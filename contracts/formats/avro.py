@@ -152,6 +152,7 @@ class AvroFields:
         self._schema = schema
         self._named = named
         self._pointers = tuple(self._walk())
+        self._names: frozenset[str] | None = None
 
     def find(self, pointer: str) -> FieldType | None:
         """Look a field up by its JSON Pointer; None when the schema does not declare it."""
@@ -167,7 +168,11 @@ class AvroFields:
 
     def names(self) -> frozenset[str]:
         """Every field name that the schema declares anywhere."""
-        return frozenset(token for pointer in self._pointers for token in tokens(pointer))
+        if self._names is None:
+            records = [each for each in (self._schema, *self._named.values()) if isinstance(each, dict)]
+            fields = [field for record in records for field in record.get("fields", ())]
+            self._names = frozenset(field["name"] for field in fields)
+        return self._names
 
     def _find(self, schema: Any, path: tuple[str, ...]) -> FieldType | None:
         schema = self._resolved(schema)
@@ -286,7 +291,8 @@ def _field_type(schema: Any) -> FieldType:
         return FieldType(frozenset({"number"}), decimal=decimal)
     types = _field_type(schema["type"]).types
     logical = schema.get("logicalType")
-    return FieldType(types, frozenset({logical} if isinstance(logical, str) else ()) & _TIMES)
+    times = frozenset({logical} if isinstance(logical, str) else ()) & _TIMES
+    return FieldType(types, times, is_closed=schema["type"] in {"record", "error"})
 
 
 def _either(found: list[FieldType]) -> FieldType:

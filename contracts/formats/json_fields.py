@@ -20,6 +20,7 @@ _TIMES = frozenset({"date", "date-time", "date-time-local", "duration"})
 _MAX_POINTERS = 2_000
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
+_CLOSING = ("additionalProperties", "unevaluatedProperties")
 _TYPE_NAMES = {
     type(None): "null",
     bool: "boolean",
@@ -159,7 +160,8 @@ def _own_type(schema: dict[str, Any]) -> FieldType:
     if values is not None:
         types = FieldType(types).both(FieldType(frozenset(map(_type_name, values)))).types
     times = {schema["format"]} & _TIMES if isinstance(schema.get("format"), str) else set()
-    return FieldType(types, frozenset(times))
+    is_closed = any(schema.get(keyword) is False for keyword in _CLOSING)
+    return FieldType(types, frozenset(times), is_closed=is_closed)
 
 
 def _type_name(value: Any) -> str:

@@ -58,14 +58,25 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """A map literal: its keys and values."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
-    """What a macro over a list or map was expanded to: its names, and its parts in the order of the message."""
+    """What a macro over a list or map was expanded to.
+
+    `names` are the variables of the element and of the result. `parts` are the range, the first result, the condition
+    to go on, the next result, and the value of the whole.
+    """
 
     names: tuple[str, ...]
     parts: tuple[Node, ...]
 
 
-Node = Const | Ident | Select | Call | Items | Fold | None
+Node = Const | Ident | Select | Call | Items | Entries | Fold | None
 """A node of the tree; None for what no lowering knows."""
 
 
@@ -88,6 +99,11 @@ def _node(data: bytes) -> Node:  # noqa: PLR0911 - one for each node
             case 6:
                 args = [_node(part) for number, part in _fields(value) if number in {1, 3}]
                 return Call(_last(value, 2).decode(), tuple(args))
+            case 8:
+                entries = [part for number, part in _fields(value) if number == 2]
+                return Entries(
+                    tuple(_node(part) for each in entries for at, part in _fields(each) if at in {3, 4})
+                )
             case 9:
                 return _fold(value)
             case 7:

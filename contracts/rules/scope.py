@@ -37,8 +37,7 @@ class Scope:
         """Look a field up; note a problem when the schema does not declare it."""
         found = self.fields.find(pointer)
         if found is None:
-            near = _nearby(pointer, self.fields) if EACH in pointer else suggestion(pointer, self.fields)
-            self.refuse(place, f"the schema declares no field `{pointer}`{near}")
+            self.refuse(place, undeclared(pointer, self.fields))
         return found
 
     def together(self, placed: Mapping[str, str]) -> None:
@@ -57,6 +56,13 @@ class Scope:
         if not found.types & types:
             held = " or ".join(sorted(found.types)) or "nothing"
             self.refuse(place, f"the field never holds {what}: its type in the schema is {held}")
+
+
+def undeclared(pointer: str, fields: SchemaFields) -> str:
+    """Write the message about a pointer that the schema does not declare, with the nearest one that it does."""
+    through_array = any(token == EACH or token.isdigit() for token in tokens(pointer))
+    near = _nearby(pointer, fields) if through_array else suggestion(pointer, fields)
+    return f"the schema declares no field `{pointer}`{near}"
 
 
 def _nearby(pointer: str, fields: SchemaFields) -> str:

@@ -80,18 +80,18 @@ def _check_one(candidate: Candidate, baseline: Baseline, level: Compatibility | 
             candidate.shown, contract.id, contract.version, BaseName(same.version, same.origin)
         )
     predecessor = history.predecessor(contract.version)
+    warnings = tuple(_unknown_name(loaded, warning) for warning in loaded.warnings)
     if predecessor is None:
-        finding = _first(loaded, history)
-        return ContractCheck(candidate.shown, contract.id, contract.version, findings=(finding,))
+        findings = (_first(loaded, history), *warnings)
+        return ContractCheck(candidate.shown, contract.id, contract.version, findings=findings)
     try:
         comparison = _comparison(loaded, history, predecessor, level)
     except ContractError as error:
         # The candidate compiles, so it is an earlier version that does not.
         finding = _unreadable(loaded, error.problems[0])
         return ContractCheck(candidate.shown, contract.id, contract.version, findings=(finding,))
-    return _compared(
-        loaded, predecessor, comparison, _version_findings(loaded, history, predecessor, comparison)
-    )
+    more = (*_version_findings(loaded, history, predecessor, comparison), *warnings)
+    return _compared(loaded, predecessor, comparison, more)
 
 
 def _comparison(
@@ -148,6 +148,13 @@ def _compared(
         tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])),
         comparison.affected,
         comparison.unaffected,
+    )
+
+
+def _unknown_name(loaded: LoadedContract, warning: Problem) -> CheckFinding:
+    spot = spot_of(warning, loaded.document.name)
+    return CheckFinding(
+        FindingSeverity.WARNING, "contract.unknown-name", warning.message, spot, warning.pointer
     )
 
 

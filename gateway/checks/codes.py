@@ -10,6 +10,7 @@ from contracts.compatibility.json_schema.codes import CODES as JSON_SCHEMA_CODES
 
 OWN_CODES: Final = {
     "contract.invalid": "the document does not compile",
+    "contract.unknown-name": "a field, keyword or format that may be misspelt",
     "contract.deleted": "a contract is gone",
     "contract.moved": "a contract is now in a file that was not checked",
     "contract.new": "there is no earlier version",

@@ -15,7 +15,7 @@ from contracts.errors import ContractError
 from contracts.expectations.vocabulary import VOCABULARY
 from contracts.model import DataContract
 from gateway.cli.exits import ExitCode
-from gateway.cli.terminal import err, out, show_error
+from gateway.cli.terminal import err, out, show_error, show_warnings
 from gateway.services.imported_rules import carried_rules
 
 Files = Annotated[
@@ -24,19 +24,23 @@ Files = Annotated[
 ]
 
 
-def lint(files: Files) -> None:
+Strict = Annotated[bool, typer.Option("--strict", help="Let warnings fail too.")]
+
+
+def lint(files: Files, *, strict: Strict = False) -> None:
     """Check contract documents, and say where they are wrong.
 
     Every mistake is reported at once as file:line:column, the schema included:
     unknown keys, rules on fields that the schema does not have, types that do
-    not fit, bad patterns and expressions.
+    not fit, bad patterns and expressions. Names that may be misspelt are
+    warnings: fields of open objects, keywords and formats.
 
     Examples:
       tidegate lint contracts/*.yaml
 
-    Exit codes: 0 all are well, 1 problems found, 2 a file is missing.
+    Exit codes: 0 all are well, 1 problems found (or warnings, with --strict), 2 a file is missing.
     """
-    problems = 0
+    problems = warnings = 0
     for file in files:
         try:
             loaded = lint_document(file)
@@ -44,6 +48,8 @@ def lint(files: Files) -> None:
             show_error(error)
             problems += len(error.problems)
             continue
+        show_warnings(loaded)
+        warnings += len(loaded.warnings)
         contract = loaded.contract
         rules = _count(len(contract.rules), "rule")
         more = f" · {_count(len(contract.expectations), 'expectation')}" if contract.expectations else ""
@@ -52,6 +58,9 @@ def lint(files: Files) -> None:
             out.print(f"  [yellow]note[/]: {escape(note)}")
     if problems:
         err.print(f"[bold red]{_count(problems, 'problem')}[/] in {_count(len(files), 'file')}")
+    if warnings:
+        err.print(f"[bold yellow]{_count(warnings, 'warning')}[/] in {_count(len(files), 'file')}")
+    if problems or (strict and warnings):
         raise typer.Exit(ExitCode.FINDINGS)
 
 

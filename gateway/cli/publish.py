@@ -10,7 +10,7 @@ import typer
 from contracts.document import lint
 from contracts.errors import ConflictError, ContractError
 from gateway.cli.exits import ExitCode
-from gateway.cli.terminal import err, out, show_error
+from gateway.cli.terminal import err, out, show_error, show_warnings
 from gateway.client import RegistryClient
 
 Files = Annotated[
@@ -36,7 +36,9 @@ def publish(files: Files, registry: RegistryUrl = "http://127.0.0.1:8081") -> No
     with RegistryClient(registry) as client:
         for file in files:
             try:
-                published = client.publish(lint(file))
+                loaded = lint(file)
+                show_warnings(loaded)
+                published = client.publish(loaded)
             except ContractError as error:
                 show_error(error)
                 refused += 1

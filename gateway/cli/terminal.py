@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.text import Text
 
+from contracts.document import LoadedContract
 from contracts.errors import ContractError, Problem, TidegateError
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
@@ -19,6 +22,12 @@ def show_error(error: TidegateError) -> None:
             err.print(problem_line(problem))
         return
     err.print(Text.assemble(("error: ", "bold red"), str(error)))
+
+
+def show_warnings(loaded: LoadedContract) -> None:
+    """Print what may be a mistake in a contract to standard error, each on its line."""
+    for warning in loaded.warnings:
+        err.print(problem_line(replace(warning, message=f"warning: {warning.message}")))
 
 
 def problem_line(problem: Problem) -> Text:

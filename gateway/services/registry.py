@@ -12,6 +12,7 @@ from contracts.errors import ConflictError, ContractError, NotFoundError
 from contracts.fingerprint import fingerprint
 from contracts.model import DataContract, Status
 from contracts.plan import compile_plan
+from contracts.spelling import check_spelling
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
 from gateway.services.changes import check_publication
@@ -104,11 +105,17 @@ class Registry:
 
 
 def compiled(loaded: LoadedContract) -> LoadedContract:
-    """Give back a contract that compiles. Raises ContractError with the place of each mistake."""
+    """Return a contract that compiles and names no member that a closed object cannot have.
+
+    Raises ContractError with the place of each mistake.
+    """
     try:
         compile_plan(loaded.contract)
+        errors = check_spelling(loaded.contract).errors
     except ContractError as error:
-        raise ContractError(tuple(loaded.locate(problem) for problem in error.problems)) from error
+        errors = error.problems
+    if errors:
+        raise ContractError(tuple(loaded.locate(problem) for problem in errors))
     return loaded
 
 

@@ -156,6 +156,16 @@ class TestDocumentsThatAreWrong:
         assert [(one["file"], one["line"]) for one in b["findings"]] == [("new/b/contract.yaml", 3)]
         assert ran.returncode == 1
 
+    def test_a_name_that_may_be_misspelt_is_a_warning(self, tidegate: Run, write: Write) -> None:
+        schema = {"type": "object", "properties": {"age": {"type": "integer", "minimun": 0}}}
+        part = {"type": "json-schema", "definition": schema}
+        new, old = write("new.json", version="1.1.0", schema=part), write("old.json")
+        ran = tidegate("check", new, "--against", old, "--format", "json", "--level", "NONE")
+        (contract,) = found(ran)
+        (finding,) = [one for one in contract["findings"] if one["code"] == "contract.unknown-name"]
+        assert finding["severity"] == "warning"
+        assert finding["line"] == 1 + new.read_text()[: new.read_text().index('"minimun"')].count("\n")
+
     def test_a_mistake_in_a_schema_file_is_there(self, tidegate: Run, write: Write) -> None:
         write("new/contract.json", schema={"type": "json-schema", "file": "s.json"})
         write("new/s.json", '{\n  "type": "object",\n  "properties": {"a": {"type": "strnig"}}\n}\n')

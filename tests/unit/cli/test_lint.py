@@ -89,3 +89,15 @@ def test_a_mistake_in_an_expectation_is_a_line_that_editors_follow(tidegate: Run
 def test_the_schema_for_editors_is_the_published_one(tidegate: Run) -> None:
     ran = tidegate("schema")
     assert ran.stdout == Path("schemas/meta/tidegate-v1.schema.json").read_bytes()
+
+
+def test_a_name_that_may_be_misspelt_is_a_warning_with_its_place(tidegate: Run, contract: Path) -> None:
+    contract.write_text(CONTRACT.replace("age: {type: integer}", "age: {type: integer, minimun: 0}"))
+    ran = tidegate("lint", contract)
+    line = 1 + contract.read_text()[: contract.read_text().index("minimun")].count("\n")
+    warning, count = ran.stderr.decode().splitlines()
+    assert warning.startswith(f"{contract}:{line}:")
+    assert warning.endswith("warning: unknown keyword `minimun` refuses nothing; did you mean `minimum`?")
+    assert count == "1 warning in 1 file"
+    assert ran.returncode == 0
+    assert tidegate("lint", "--strict", contract).returncode == 1

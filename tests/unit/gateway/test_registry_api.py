@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -81,6 +82,25 @@ def test_a_document_with_mistakes_answers_422_with_each_place(client: Any) -> No
             "line": 18,
             "column": 48,
         }
+    ]
+
+
+def test_a_rule_that_can_never_see_a_value_answers_422_with_the_field_that_was_meant(client: Any) -> None:
+    line = {"type": "object", "properties": {"net": {"type": "number"}}, "additionalProperties": False}
+    lines = {"type": "object", "properties": {"lines": {"type": "array", "items": line}}}
+    document = {
+        "apiVersion": "tidegate/v1",
+        "kind": "DataContract",
+        "id": "a.b",
+        "version": "1.0.0",
+        "topic": "a.b",
+        "schema": {"type": "json-schema", "definition": lines},
+        "rules": [{"id": "net", "kind": "cel", "expr": "this.lines.all(line, line.nett > 0.0)"}],
+    }
+    answer = client.post(CONTRACTS, json.dumps(document), "application/json")
+    assert answer.status_code == 422
+    assert [(one["pointer"], one["message"]) for one in problem(answer)["errors"]] == [
+        ("/rules/0/expr", "the schema declares no field `/lines/*/nett`; did you mean `/lines/*/net`?")
     ]
 
 
