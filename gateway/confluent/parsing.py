@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from contracts.errors import ContractError
@@ -12,11 +13,21 @@ from contracts.formats.avro import AvroFormat
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import AvroSchema, JsonSchema
 from gateway.confluent.avro_text import avro_text, named_types, with_types
+from gateway.confluent.dialects import (
+    DRAFT_7,
+    Difference,
+    differences,
+    foreign_reference,
+    names_draft,
+    read_as,
+    without_dialect,
+)
 from gateway.confluent.entities import AVRO, JSON, PROTOBUF
 from gateway.confluent.errors import Refused, invalid_schema
 from gateway.confluent.json_text import bundled, json_text
 
 SCHEMA_TYPES = (JSON, AVRO)
+_READ_KEPT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +36,23 @@ class ParsedSchema:
 
     `text` is its canonical text with references as they are, `normal` the same with members in order, equal for
     schemas that differ in the order of their members only. `definition` is the schema itself, self-contained.
+
+    `dialect` is the `$schema` by which a JSON Schema is read that names none, and None for every other schema. As draft
+    7 it stands in `definition`, too. `differences` are the keywords which clients read differently for lack of a name.
     """
 
     schema_type: str
     text: str
     normal: str
     definition: Any
+    dialect: str | None = None
+    differences: tuple[Difference, ...] = ()
+
+    def read_as(self, dialect: str) -> ParsedSchema:
+        """Return the schema as clients with this default read it: unchanged if it names its draft."""
+        if self.dialect is None:
+            return self
+        return replace(self, definition=read_as(self.definition, dialect), dialect=dialect)
 
 
 def check_type(schema_type: str) -> None:
@@ -48,17 +70,22 @@ def check_type(schema_type: str) -> None:
         )
 
 
-def parse_schema(schema_type: str, text: str, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
-    """Parse a schema; `others` are the schemas that it refers to, by reference name. Raises Refused (42201)."""
+def parse_schema(
+    schema_type: str, text: str, others: Mapping[str, ParsedSchema], dialect: str = DRAFT_7
+) -> ParsedSchema:
+    """Parse a schema; `others` are the schemas that it refers to, by reference name.
+
+    `dialect` is the `$schema` by which a JSON Schema without one is read. Raises Refused (42201).
+    """
     check_type(schema_type)
     for name, other in others.items():
         if other.schema_type != schema_type:
             raise invalid_schema(f"the reference '{name}' leads to a schema of type {other.schema_type}")
     schema = _read(text, lenient=schema_type == AVRO)
     try:
-        return _avro(schema, others) if schema_type == AVRO else _json(schema, others)
+        return _avro(schema, others) if schema_type == AVRO else _json(schema, others, dialect)
     except ContractError as error:
-        raise invalid_schema("; ".join(problem.message for problem in error.problems)) from error
+        raise invalid_schema(_told(error)) from error
     except (RecursionError, UnicodeEncodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise invalid_schema(f"it cannot be read: {error}") from error
 
@@ -76,20 +103,72 @@ def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
             types.update(named_types(other.definition))
         definition = with_types(definition, types)
     AvroFormat(AvroSchema(type="avro", definition=definition))
-    return _sound(AVRO, text, avro_text(schema, sort_properties=True), definition)
+    return _sound(ParsedSchema(AVRO, text, avro_text(schema, sort_properties=True), definition))
 
 
-def _json(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
+def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> ParsedSchema:
     if not isinstance(schema, dict | bool):
         raise invalid_schema("a JSON Schema is an object, true or false")
-    definition = bundled(schema, {name: other.definition for name, other in others.items()})
+    is_named = names_draft(schema)
+    is_draft_7 = not is_named and dialect == DRAFT_7
+    whole = read_as(schema, dialect) if is_draft_7 else schema
+    definition = bundled(whole, {name: other.definition for name, other in others.items()})
+    try:
+        _compile(definition)
+    except ContractError as error:
+        if is_draft_7 and is_json_schema(json_text(without_dialect(definition))):
+            raise invalid_schema(
+                f"{_told(error)}; it names no draft and is read as draft 7, as by clients for Java: name its draft in "
+                "`$schema`"
+            ) from error
+        raise
+    text, normal = json_text(schema), json_text(schema, sort_keys=True)
+    if is_named:
+        return _sound(ParsedSchema(JSON, text, normal, definition))
+    found = differences(definition)
+    if is_draft_7:
+        found += tuple(foreign_reference(name) for name, other in others.items() if _is_foreign(other))
+    return _sound(ParsedSchema(JSON, text, normal, definition, dialect, found))
+
+
+def normal_text(text: str) -> str | None:
+    """Return the normal text of a JSON Schema that names no draft; None for any other text."""
+    try:
+        schema = _read(text, lenient=False)
+        return None if names_draft(schema) else json_text(schema, sort_keys=True)
+    except (Refused, RecursionError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=_READ_KEPT)
+def is_json_schema(text: str) -> bool:
+    """Return whether a JSON text is a JSON Schema of the draft that it names, or else of 2020-12."""
+    try:
+        _compile(json.loads(text))
+    except (ContractError, RecursionError, ValueError):
+        return False
+    return True
+
+
+def _compile(definition: Any) -> None:
     JsonSchemaFormat(JsonSchema(type="json-schema", definition=definition))
-    return _sound(JSON, json_text(schema), json_text(schema, sort_keys=True), definition)
 
 
-def _sound(schema_type: str, text: str, normal: str, definition: Any) -> ParsedSchema:
-    text.encode()  # a lone surrogate is no text
-    return ParsedSchema(schema_type, text, normal, definition)
+def _is_foreign(other: ParsedSchema) -> bool:
+    """Return whether a schema that is referred to names another draft than the one that it is read by here."""
+    definition = other.definition
+    if other.dialect is not None or not isinstance(definition, dict):
+        return False
+    return str(definition.get("$schema", DRAFT_7)).rstrip("#") != DRAFT_7.rstrip("#")
+
+
+def _told(error: ContractError) -> str:
+    return "; ".join(problem.message for problem in error.problems)
+
+
+def _sound(schema: ParsedSchema) -> ParsedSchema:
+    schema.text.encode()  # a lone surrogate is no text
+    return schema
 
 
 def _read(text: str, *, lenient: bool) -> Any:

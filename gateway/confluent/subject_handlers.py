@@ -7,12 +7,13 @@ from urllib.parse import unquote
 import structlog
 
 from gateway.confluent.calls import Answer, Call
+from gateway.confluent.dialects import NAMES
 from gateway.confluent.entities import SchemaRequest, TagRequest
 from gateway.confluent.errors import Refused, no_such_reference, too_large
 from gateway.confluent.names import EVERY_CONTEXT, context_of
 from gateway.confluent.schema_handlers import is_visible
 from gateway.confluent.shown import show_version
-from gateway.services.registration import Manner
+from gateway.services.registration import Manner, Registration
 from gateway.services.schema_content import whole_name
 from gateway.services.subject_reading import ListedSubjects, version_number
 
@@ -106,7 +107,18 @@ def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     )
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
-    return Answer(show_version(done.version, call, call.factory.subjects()))
+    shown = show_version(done.version, call, call.factory.subjects())
+    return Answer(shown, headers=_reading(done))
+
+
+def _reading(done: Registration) -> dict[str, str]:
+    """Return how a schema that names no draft is read, as a header: clients know no other place than the body."""
+    dialect = done.version.dialect
+    if dialect is None:
+        return {}
+    named = ", ".join(dict.fromkeys(one.keyword for one in done.differences))
+    more = f"; read differently by clients: {named}" if named else ""
+    return {"Tidegate-Read-As": f"{NAMES[dialect]}{more}"}
 
 
 def look_up_schema(call: Call) -> Answer:

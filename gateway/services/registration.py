@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gateway.audit.chain import Change
+from gateway.confluent.dialects import NEWEST, Difference
 from gateway.confluent.entities import Config, Metadata, RuleSet, SchemaRequest
 from gateway.confluent.errors import (
     IncompatibleSchema,
@@ -28,10 +29,11 @@ from gateway.services.registration_review import Judgement, governance, judge_ag
 from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier
 from gateway.services.schema_content import (
     SchemaContent,
+    dialect_for,
     inherited_metadata,
     metadata_of,
     parse,
-    parsed,
+    parsed_version,
     references_of,
     resolve_references,
     rule_set_of,
@@ -67,10 +69,11 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The answer to a registration: the version, and whether it is new."""
+    """The answer to a registration: the version, whether it is new, and the keywords that clients read differently."""
 
     version: SubjectVersion
     is_new: bool
+    differences: tuple[Difference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class SchemaRegistration:
         wanted = _Wanted(subject, request, manner)
         found, compared = self._database.read(lambda stores: _prepare(stores, wanted))
         if found is not None:
-            return Registration(found, is_new=False)
+            return found
         at = self._now()
         return self._database.write(lambda stores: _register(stores, wanted, compared, at))
 
@@ -139,16 +142,19 @@ class SchemaRegistration:
             conflicts = _conflicts(whole, previous, config)
             if conflicts:
                 return CompatibilityAnswer(conflicts)
+            told = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
             if version is None:
                 line = line_of(stores, subject, whole.metadata, config)
-                return judge_registration(stores, subject, whole, config, line).answer
+                answer = judge_registration(stores, subject, whole, config, line).answer
+                return replace(answer, warnings=(*answer.warnings, *told))
             one = previous if version == LATEST else _live(stores, subject, version)
             if one is None and version != LATEST:
                 raise version_not_found(version)
             if one is None:
-                return CompatibilityAnswer()
-            earlier = Earlier(f"version {one.number}", parsed(stores, one.schema))
-            return judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
+                return CompatibilityAnswer((), told)
+            earlier = Earlier(f"version {one.number}", parsed_version(stores, one))
+            answer = judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
+            return replace(answer, warnings=(*answer.warnings, *told))
 
         return self._database.read(work)
 
@@ -162,7 +168,7 @@ class _Wanted:
     manner: Manner
 
 
-def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _Compared | None]:
+def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Compared | None]:
     """Find the version if there is one already, or compare the schema with those before it.
 
     What is registered already is found in every mode: producers that register their schema before they write go on
@@ -179,13 +185,13 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[SubjectVersion | None, _C
         whole = _completed(content, request, config, previous, next_number(stores, subject))
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return found, None
+        return Registration(found, is_new=False, differences=content.parsed.differences), None
     if check_writable(stores, subject) == IMPORT or has_id:
         return None, None
     compared = _compare(stores, wanted, whole, config)
     line = line_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
-        foresee_version(line, whole.parsed, config)
+        foresee_version(stores, line, whole.parsed, config)
     return None, compared
 
 
@@ -204,7 +210,7 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     check_rule_set(whole.rule_set)
     found = _already(stores, wanted, content, whole, config)
     if found is not None:
-        return Registration(found, is_new=False)
+        return Registration(found, is_new=False, differences=content.parsed.differences)
     judgement = Judgement(CompatibilityAnswer())
     if not is_import:
         if compared is None or compared.basis != _basis(stores, subject, whole, config):
@@ -219,11 +225,13 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     if line is not None:
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
         registry_id = add_contract_version(stores, line, planned, number, at).registry_id
-    version = stores.subjects.add_version(subject, number, schema, registry_id, at)
+    version = stores.subjects.add_version(
+        SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
+    )
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
     stores.audit.append(Change(at, wanted.manner.who, action, subject, before, schema.guid))
-    return Registration(version, is_new=True)
+    return Registration(version, is_new=True, differences=whole.parsed.differences)
 
 
 def _check_id(subject: str, request: SchemaRequest, *, is_import: bool) -> None:
@@ -271,18 +279,20 @@ def _content(
     request, context = wanted.request, context_of(wanted.subject)
     if request.schema_text.strip():
         references = resolve_references(stores, wanted.subject, request.references)
-        found = parse(stores, context, request.schema_type, request.schema_text, references)
+        dialect = dialect_for(stores, wanted.subject, request.schema_type, request.schema_text, references)
+        found = parse(stores, context, request.schema_type, request.schema_text, references, dialect)
     else:
         if previous is None:
             raise invalid_schema("Empty schema")
         references = references_of(previous.schema)
-        found = parsed(stores, previous.schema)
+        dialect = previous.dialect or NEWEST
+        found = parsed_version(stores, previous)
     to_add = request.tags_to_add
     if request.propagate_tags and previous is not None:
-        to_add = (*inherited_tags(parsed(stores, previous.schema), found), *to_add)
+        to_add = (*inherited_tags(parsed_version(stores, previous), found), *to_add)
     if to_add or request.tags_to_remove:
         text = with_changed_tags(found, to_add, request.tags_to_remove)
-        found = parse(stores, context, found.schema_type, text, references)
+        found = parse(stores, context, found.schema_type, text, references, dialect)
     content = SchemaContent(found, references)
     return content.normalized() if wanted.manner.normalize or config.normalize else content
 

@@ -15,7 +15,7 @@ from contracts.model import Compatibility, DataContract, Status
 from gateway.confluent.entities import Config
 from gateway.services.changes import Review, Terms, compare_with, reviewed
 from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
-from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed
+from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
 from gateway.services.semver import major_of
 from gateway.services.subject_contracts import Line, group_of, plan_version
 from gateway.services.subject_scope import DEFAULT_LEVEL, ENFORCED
@@ -119,7 +119,7 @@ def history(
             major = found if major is None else major
             if found != major:
                 continue
-        yield Earlier(f"version {version.number}", parsed(stores, version.schema))
+        yield Earlier(f"version {version.number}", parsed_version(stores, version))
 
 
 @dataclass(frozen=True, slots=True)

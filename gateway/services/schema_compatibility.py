@@ -2,6 +2,9 @@
 
 Source: Confluent Schema Registry, `CompatibilityLevel`: BACKWARD is a new reader of old data, FORWARD an old reader of
 new data; without TRANSITIVE only the newest version counts.
+
+A JSON Schema that names no draft is draft 7 for some clients and 2020-12 for others: it is compatible when it is so for
+both, and for the records that the stream lets pass.
 """
 
 from __future__ import annotations
@@ -10,18 +13,21 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from contracts.compatibility.avro import includes as avro_includes
 from contracts.compatibility.finding import Direction
 from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
 from contracts.compatibility.json_schema import Pair
+from gateway.confluent.dialects import NAMES, READINGS
 from gateway.confluent.entities import AVRO, JSON, Config
 from gateway.confluent.json_text import json_text
-from gateway.confluent.parsing import ParsedSchema
+from gateway.confluent.parsing import ParsedSchema, is_json_schema
 from gateway.services.leniency import closed, opened
 from gateway.services.subject_scope import DEFAULT_LEVEL
 
 _REMEMBERED = 512
+_NOT_READABLE: Final = "schema.not-readable"
 LENIENT = "LENIENT"
 """The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
 
@@ -54,8 +60,9 @@ def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Ear
         return CompatibilityAnswer()
     warnings: tuple[str, ...] = ()
     for earlier in history:
-        messages = _compare(earlier, new, level)
-        if messages and config.policy == LENIENT and _passes_leniently(earlier.schema, new, level):
+        readings = _readings(earlier.schema, new)
+        messages = _compare(earlier, new, level, readings)
+        if messages and config.policy == LENIENT and _passes_leniently(readings, level):
             warnings += messages
         elif messages:
             return CompatibilityAnswer((*messages, f"{{compatibility: '{level}'}}"), warnings)
@@ -87,18 +94,85 @@ def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inc
     return pair.back() if is_forward else pair.forth()
 
 
-def _compare(earlier: Earlier, new: ParsedSchema, level: str) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Two schemas as somebody reads them."""
+
+    old: ParsedSchema
+    new: ParsedSchema
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether there is data of the old schema: not when it is no schema as it is read."""
+        return _is_readable(self.old)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the new schema is no schema as it is read."""
+        return not _is_readable(self.new)
+
+
+def _is_readable(schema: ParsedSchema) -> bool:
+    return schema.dialect is None or is_json_schema(json_text(schema.definition))
+
+
+def _readings(old: ParsedSchema, new: ParsedSchema) -> tuple[_Reading, ...]:
+    """Return two schemas as they are read here, and as each kind of client reads them if one names no draft."""
+    found = {(old.dialect, new.dialect): _Reading(old, new)}
+    if old.dialect or new.dialect:
+        for dialect in READINGS:
+            reading = _Reading(old.read_as(dialect), new.read_as(dialect))
+            found.setdefault((reading.old.dialect, reading.new.dialect), reading)
+    return tuple(found.values())
+
+
+def _compare(
+    earlier: Earlier, new: ParsedSchema, level: str, readings: tuple[_Reading, ...]
+) -> tuple[str, ...]:
+    """Return what speaks against a schema; what does so in some readings only names them."""
     if earlier.schema.schema_type != new.schema_type:
         told = f"{earlier.name} is of type {earlier.schema.schema_type}, the new schema of type {new.schema_type}"
         return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{told}'}}",)
-    messages: tuple[str, ...] = ()
-    for direction, what in (
-        (Direction.BACKWARD, f"data of {earlier.name} under the new schema"),
-        (Direction.FORWARD, f"data of the new schema under {earlier.name}"),
-    ):
-        if level.startswith((direction.name, "FULL")):
-            messages += _messages(_answer(earlier.schema, new, direction), what, direction)
+    found = [_told(earlier.name, reading, level) for reading in readings]
+    everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
+    messages = (plain if plain in everywhere else named for each in found for plain, named in each)
+    return tuple(dict.fromkeys(messages))
+
+
+def _told(name: str, reading: _Reading, level: str) -> list[tuple[str, str]]:
+    """Return what speaks against the new schema in one reading: each message without and with the reading's name."""
+    if not reading.is_meant:
+        return []
+    old_as, new_as = _named(reading.old), _named(reading.new)
+    messages: list[tuple[str, str]] = []
+    for direction in (Direction.BACKWARD, Direction.FORWARD):
+        if not level.startswith((direction.name, "FULL")):
+            continue
+        is_back = direction is Direction.BACKWARD
+        if reading.is_broken:
+            messages += [(_broken(new_as), _broken(new_as))] if is_back else []
+            continue
+        answer = _answer(reading.old, reading.new, direction)
+        plain = f"data of {name} under the new schema" if is_back else f"data of the new schema under {name}"
+        named = (
+            f"data of {name}{old_as}{',' * bool(old_as)} under the new schema{new_as}"
+            if is_back
+            else f"data of the new schema{new_as}{',' * bool(new_as)} under {name}{old_as}"
+        )
+        pairs = (_messages(answer, what, direction) for what in (plain, named))
+        messages += zip(*pairs, strict=True)
     return messages
+
+
+def _named(schema: ParsedSchema) -> str:
+    return "" if schema.dialect is None else f", read as {NAMES[schema.dialect]}"
+
+
+def _broken(new_as: str) -> str:
+    return (
+        f"{{errorType:'{_NOT_READABLE}', outcome:'refuted', description:'the new schema{new_as}, is no JSON Schema, "
+        "and that before is one: clients that read it so refuse all data. Name its draft in `$schema`'}"
+    )
 
 
 def _messages(found: Inclusion, what: str, direction: Direction) -> tuple[str, ...]:
@@ -122,9 +196,14 @@ def _message(difference: Difference, what: str, direction: Direction) -> str:
     )
 
 
-def _passes_leniently(old: ParsedSchema, new: ParsedSchema, level: str) -> bool:
+def _passes_leniently(readings: tuple[_Reading, ...], level: str) -> bool:
     """Whether a change is harmless to all who use declared properties only: the lenient policy's question."""
-    if old.schema_type != new.schema_type or old.schema_type == AVRO:
+    return all(_is_lenient(reading, level) for reading in readings if reading.is_meant)
+
+
+def _is_lenient(reading: _Reading, level: str) -> bool:
+    old, new = reading.old, reading.new
+    if old.schema_type != new.schema_type or old.schema_type == AVRO or reading.is_broken:
         return False
     pairs = []
     if level.startswith(("BACKWARD", "FULL")):

@@ -8,13 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gateway.confluent.entities import Metadata, Reference, RuleSet
+from gateway.confluent.dialects import DRAFT_7, NEWEST
+from gateway.confluent.entities import JSON, Metadata, Reference, RuleSet
 from gateway.confluent.errors import invalid_schema, no_such_reference
 from gateway.confluent.guid import schema_guid
 from gateway.confluent.names import canonical, context_of, qualified
-from gateway.confluent.parsing import ParsedSchema, parse_schema
+from gateway.confluent.parsing import ParsedSchema, normal_text, parse_schema
 from gateway.storage.schemas import NewSchema, StoredSchema
 from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted, SubjectVersion
 
 OWN_PROPERTIES = "tidegate."
 """Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
@@ -65,9 +67,7 @@ class SchemaContent:
         )
 
     def _hash(self, text: str) -> str:
-        references = [one.model_dump() for one in self.references]
-        content = json.dumps([self.parsed.schema_type, text, references])
-        return hashlib.sha256(content.encode()).hexdigest()
+        return _text_hash(self.parsed.schema_type, text, self.references)
 
 
 def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
@@ -118,23 +118,45 @@ def inherited_metadata(schema: StoredSchema) -> Metadata | None:
 
 
 def parse(
-    stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...]
+    stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...], dialect: str
 ) -> ParsedSchema:
-    """Parse a schema of a context with the schemas that it refers to. Raises Refused (42201)."""
+    """Parse a schema of a context with the schemas that it refers to; see `parse_schema`. Raises Refused (42201)."""
     if not references:
-        return _parse_alone(schema_type, text)
+        return _parse_alone(schema_type, text, dialect)
     others = {}
     for reference in references:
         found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
         if found is None:
             raise no_such_reference(reference.name, reference.subject, reference.version)
-        others[reference.name] = parsed(stores, found.schema)
-    return parse_schema(schema_type, text, others)
+        others[reference.name] = parsed_version(stores, found)
+    return parse_schema(schema_type, text, others, dialect)
 
 
-def parsed(stores: Stores, schema: StoredSchema) -> ParsedSchema:
-    """Parse a stored schema."""
-    return parse(stores, schema.context, schema.schema_type, schema.text, references_of(schema))
+def parsed(stores: Stores, schema: StoredSchema, dialect: str | None) -> ParsedSchema:
+    """Parse a stored schema by the dialect that a version of it is read by; None is that of versions without one."""
+    references = references_of(schema)
+    return parse(stores, schema.context, schema.schema_type, schema.text, references, dialect or NEWEST)
+
+
+def parsed_version(stores: Stores, version: SubjectVersion) -> ParsedSchema:
+    """Parse the schema of a version, by its dialect."""
+    return parsed(stores, version.schema, version.dialect)
+
+
+def dialect_for(
+    stores: Stores, subject: str, schema_type: str, text: str, references: tuple[Reference, ...]
+) -> str:
+    """Return the dialect by which a subject reads a text that names none: as it did before, or else draft 7.
+
+    What was registered goes on being found and keeps its meaning, also when its metadata or rules change.
+    """
+    normal = normal_text(text) if schema_type == JSON else None
+    if normal is None:
+        return DRAFT_7
+    found = stores.subjects.find(
+        subject, deleted=Deleted.SHOWN, normal=_text_hash(schema_type, normal, references)
+    )
+    return DRAFT_7 if found is None else found.dialect or NEWEST
 
 
 def resolve_references(
@@ -164,5 +186,10 @@ def resolve_references(
 
 
 @lru_cache(maxsize=_PARSED_KEPT)
-def _parse_alone(schema_type: str, text: str) -> ParsedSchema:
-    return parse_schema(schema_type, text, {})
+def _parse_alone(schema_type: str, text: str, dialect: str) -> ParsedSchema:
+    return parse_schema(schema_type, text, {}, dialect)
+
+
+def _text_hash(schema_type: str, text: str, references: tuple[Reference, ...]) -> str:
+    content = json.dumps([schema_type, text, [one.model_dump() for one in references]])
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -17,6 +17,7 @@ from contracts.model import AvroSchema, DataContract, JsonSchema, Status
 from contracts.plan import compile_plan
 from contracts.rule_model import Cel
 from gateway.confluent.avro_text import avro_text
+from gateway.confluent.dialects import NAMES
 from gateway.confluent.entities import AVRO, JSON, Config, Metadata
 from gateway.confluent.json_text import json_text
 from gateway.confluent.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
@@ -24,7 +25,7 @@ from gateway.confluent.parsing import ParsedSchema
 from gateway.services.imported_classes import with_tags
 from gateway.services.imported_rules import PREFIX, ImportedRules, import_rules
 from gateway.services.schema_compatibility import Earlier, check_compatibility, inclusion
-from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of
+from gateway.services.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
 from gateway.services.semver import next_major, next_minor, next_patch, precedence
 from gateway.services.subject_scope import DEFAULT_LEVEL, ENFORCED
 from gateway.storage.sql import ContractVersion, Stores
@@ -92,7 +93,8 @@ def plan_version(
     """
     imported = import_rules(content.rule_set, content.parsed, content.metadata)
     tagged = with_tags(_next_contract(stores, line, content.parsed), content.parsed, content.metadata)
-    contract, note = _with_rules(tagged, imported)
+    contract, notes = _with_rules(tagged, imported)
+    note = "\n".join((*notes, *_reading(content.parsed))) or None
     if line.base is None:
         return PlannedVersion(contract, note)
     former = DataContract.model_validate_json(line.base.document)
@@ -126,10 +128,10 @@ def add_contract_version(
     return kept
 
 
-def foresee_version(line: Line, schema: ParsedSchema, config: Config) -> None:
+def foresee_version(stores: Stores, line: Line, schema: ParsedSchema, config: Config) -> None:
     """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
     if line.base is not None:
-        former = parsed_contract_schema(DataContract.model_validate_json(line.base.document))
+        former = _schema_of(stores, line.base)
         if not _breaks(former, schema, config):
             _says_the_same(former, schema)
 
@@ -148,7 +150,7 @@ def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) 
     if schema is None:
         schema = stores.schemas.add(content.to_keep(DEFAULT_CONTEXT), None, at)
     return stores.subjects.add_version(
-        subject_of(version.topic), version.number, schema, version.registry_id, at
+        SubjectVersion(subject_of(version.topic), version.number, schema, version.registry_id, at)
     )
 
 
@@ -169,6 +171,25 @@ def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
         normal = avro_text(definition, sort_properties=True)
         return ParsedSchema(AVRO, avro_text(definition), normal, definition)
     return ParsedSchema(JSON, json_text(definition), json_text(definition, sort_keys=True), definition)
+
+
+def _schema_of(stores: Stores, version: ContractVersion) -> ParsedSchema:
+    """Return the schema of a contract version as its subject has it, which knows whether it names its draft."""
+    shown = stores.subjects.of_contract(version.registry_id)
+    if shown is not None:
+        return parsed_version(stores, shown)
+    return parsed_contract_schema(DataContract.model_validate_json(version.document))
+
+
+def _reading(schema: ParsedSchema) -> tuple[str, ...]:
+    """Note how a schema that names no draft is read, when clients differ."""
+    if schema.dialect is None or not schema.differences:
+        return ()
+    listed = "; ".join(one.sentence for one in schema.differences)
+    told = (
+        f"the schema names no draft and is read as {NAMES[schema.dialect]}, and clients read it differently"
+    )
+    return (f"{told}: {listed}. Name its draft in `$schema`",)
 
 
 def next_number(stores: Stores, subject: str) -> int:
@@ -239,7 +260,7 @@ def _next_version(
 ) -> str:
     """Give the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
     contract, schema = new
-    before = parsed_contract_schema(former)
+    before = _schema_of(stores, line.base) if line.base else parsed_contract_schema(former)
     if line.is_new or breaks or _breaks(before, schema, config):
         return next_major(stores.contracts.highest_name(contract.id) or former.version)
     end = precedence(f"{next_major(former.version)}-0")
@@ -263,7 +284,7 @@ def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
     return inclusion(schema, former).outcome is Outcome.PROVEN
 
 
-def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, str | None]:
+def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, list[str]]:
     """Put imported rules beside the contract's own, as an active version if it compiles and as a draft if not."""
     own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
     taken, refused = _compiling(contract, imported.rules)
@@ -278,7 +299,7 @@ def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataCo
         contract = contract.model_copy(update={"status": Status.DRAFT})
         mistakes = "; ".join(f"{problem.pointer} {problem.message}" for problem in error.problems)
         notes.insert(0, f"a draft, because it does not compile with this schema: {mistakes}")
-    return contract, "\n".join(notes) or None
+    return contract, notes
 
 
 def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.confluent.avro_text import avro_text
+from gateway.confluent.dialects import without_dialect
 from gateway.confluent.entities import AVRO, Reference
 from gateway.confluent.errors import invalid_version, schema_not_found, subject_not_found, version_not_found
 from gateway.confluent.json_text import json_text
@@ -178,9 +179,10 @@ class SubjectReader:
 
     def resolved_text(self, schema: StoredSchema) -> str:
         """Give the text of a schema with its references resolved into it."""
-        found = self._database.read(lambda stores: parsed(stores, schema))
-        write = avro_text if found.schema_type == AVRO else json_text
-        return write(found.definition)
+        found = self._database.read(lambda stores: parsed(stores, schema, stores.subjects.dialect_of(schema)))
+        if found.schema_type == AVRO:
+            return avro_text(found.definition)
+        return json_text(found.definition if found.dialect is None else without_dialect(found.definition))
 
     def references(self, schema: StoredSchema) -> tuple[Reference, ...]:
         """Give the references of a schema."""

@@ -72,7 +72,11 @@ class ReferenceRow(Table):
 
 
 class SubjectVersionRow(Table):
-    """One version of a subject; with `registry_id` it is also a version of a contract."""
+    """One version of a subject; with `registry_id` it is also a version of a contract.
+
+    `dialect` is the `$schema` by which a JSON Schema is read that names none. It is not kept with the schema, because
+    versions that read one text differently share an id. Null is 2020-12.
+    """
 
     __tablename__ = "subject_versions"
     __table_args__ = (
@@ -91,6 +95,7 @@ class SubjectVersionRow(Table):
     registry_id: Mapped[int | None] = mapped_column(ForeignKey("contract_versions.registry_id"))
     created_at: Mapped[datetime] = mapped_column(Instant)
     deleted_at: Mapped[datetime | None] = mapped_column(Instant)
+    dialect: Mapped[str | None] = mapped_column(Text)
 
 
 class SettingRow(Table):

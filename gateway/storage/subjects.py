@@ -32,14 +32,18 @@ class Deleted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject. `registry_id` names the contract version that it is, if it is one."""
+    """One version of a subject. `registry_id` names the contract version that it is, if it is one.
+
+    `dialect` is the `$schema` by which its JSON Schema is read if that names none; None is 2020-12.
+    """
 
     subject: str
     number: int
     schema: StoredSchema
     registry_id: int | None
     created_at: datetime
-    deleted_at: datetime | None
+    deleted_at: datetime | None = None
+    dialect: str | None = None
 
 
 class SubjectStore:
@@ -49,21 +53,20 @@ class SubjectStore:
         self._session = session
         self._schemas = schemas
 
-    def add_version(
-        self, subject: str, number: int, schema: StoredSchema, registry_id: int | None, at: datetime
-    ) -> SubjectVersion:
+    def add_version(self, version: SubjectVersion) -> SubjectVersion:
         """Keep a new version of a subject."""
         self._session.execute(
             insert(SubjectVersionRow).values(
-                context=schema.context,
-                subject=subject,
-                number=number,
-                schema_key=schema.key,
-                registry_id=registry_id,
-                created_at=at,
+                context=version.schema.context,
+                subject=version.subject,
+                number=version.number,
+                schema_key=version.schema.key,
+                registry_id=version.registry_id,
+                created_at=version.created_at,
+                dialect=version.dialect,
             )
         )
-        return SubjectVersion(subject, number, schema, registry_id, at, None)
+        return version
 
     def remove_version(self, subject: str, number: int) -> None:
         """Remove a version for good, and its schema with it when no other version has that."""
@@ -187,6 +190,11 @@ class SubjectStore:
         )
         return tuple((subject, number) for subject, number in self._session.execute(query))
 
+    def dialect_of(self, schema: StoredSchema) -> str | None:
+        """Return the dialect of a version that has a schema: one in which the schema can be read."""
+        query = select(SubjectVersionRow.dialect).where(SubjectVersionRow.schema_key == schema.key)
+        return self._session.scalar(query.order_by(SubjectVersionRow.key).limit(1))
+
     def referenced_by(self, subject: str, number: int) -> tuple[int, ...]:
         """List the ids of the schemas, of any version that is not soft-deleted, that refer to a version."""
         query = (
@@ -295,5 +303,11 @@ def _next_string(prefix: str) -> str | None:
 def _version(found: Row[SubjectVersionRow, SchemaRow]) -> SubjectVersion:
     row, schema = found
     return SubjectVersion(
-        row.subject, row.number, stored_schema(schema), row.registry_id, row.created_at, row.deleted_at
+        row.subject,
+        row.number,
+        stored_schema(schema),
+        row.registry_id,
+        row.created_at,
+        row.deleted_at,
+        row.dialect,
     )
