@@ -27,7 +27,7 @@ from gateway.confluent.errors import Refused, invalid_schema
 from gateway.confluent.json_text import bundled, json_text
 
 SCHEMA_TYPES = (JSON, AVRO)
-_READ_KEPT = 512
+_READ_KEPT = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ from gateway.services.subject_scope import DEFAULT_LEVEL
 
 _REMEMBERED = 512
 _NOT_READABLE: Final = "schema.not-readable"
+_ONE_DRAFT: Final = (
+    "{reading:'a schema that names no draft is draft 7 for some clients and 2020-12 for others: name its draft in "
+    "`$schema` to have it compared in that one alone'}"
+)
 LENIENT = "LENIENT"
 """The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
 
@@ -136,7 +140,8 @@ def _compare(
     found = [_told(earlier.name, reading, level) for reading in readings]
     everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
     messages = (plain if plain in everywhere else named for each in found for plain, named in each)
-    return tuple(dict.fromkeys(messages))
+    told = tuple(dict.fromkeys(messages))
+    return told if everywhere.issuperset(told) else (*told, _ONE_DRAFT)
 
 
 def _told(name: str, reading: _Reading, level: str) -> list[tuple[str, str]]:
@@ -171,7 +176,7 @@ def _named(schema: ParsedSchema) -> str:
 def _broken(new_as: str) -> str:
     return (
         f"{{errorType:'{_NOT_READABLE}', outcome:'refuted', description:'the new schema{new_as}, is no JSON Schema, "
-        "and that before is one: clients that read it so refuse all data. Name its draft in `$schema`'}"
+        "and that before is one: clients that read it so refuse all data'}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import uuid
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka.schema_registry import (
     Rule,
     RuleSet,
+    Schema,
     SchemaRegistryClient,
     header_schema_id_serializer,
 )
@@ -61,6 +63,40 @@ def test_serializers_by_default_register_write_and_read(
     ]
     assert ("POST", f"/subjects/{topic}-value/versions?normalize=False", 200) in registry.recorder.exchanges
     assert client.get_schema(number).schema_type == ("AVRO" if topic == "avro-t" else "JSON")
+
+
+def test_a_schema_that_names_no_draft_comes_back_as_sent_and_is_judged_as_draft_7(
+    registry: Registry, client: SchemaRegistryClient
+) -> None:
+    text = (
+        '{"type":"object","title":"Pair","properties":{"name":{"$ref":"#/definitions/text","maxLength":3}},'
+        '"definitions":{"text":{"type":"string","maxLength":5}}}'
+    )
+    context = SerializationContext("undrafted", MessageField.VALUE)
+    serializer = JSONSerializer(text, client)
+    written = serializer({"name": "abc"}, context)
+    assert written is not None
+    assert JSONDeserializer(None, schema_registry_client=client)(written, context) == {"name": "abc"}
+    assert client.get_schema(int.from_bytes(written[1:5])).schema_str == text
+    with pytest.raises(SerializationError):  # 2020-12 to this client: what stands beside the reference counts
+        serializer({"name": "abcd"}, context)
+    framed = (written, written.replace(b'"abc"', b'"abcd"'), written.replace(b'"abc"', b'"abcdef"'))
+    judged = httpx.post(
+        f"{registry.url}/api/v1/contracts/undrafted/versions/latest/judge",
+        json={"records": [{"value_base64": base64.b64encode(one).decode()} for one in framed]},
+    ).json()
+    assert [one["disposition"] for one in judged["verdicts"]] == ["accepted", "accepted", "quarantined"]
+
+
+def test_a_tuple_without_a_draft_is_registered_found_and_compared(client: SchemaRegistryClient) -> None:
+    text = '{"type":"array","items":[{"type":"integer"},{"type":"string"}],"additionalItems":false}'
+    number = client.register_schema("tuple-value", Schema(text, "JSON"))
+    assert client.get_schema(number).schema_str == text
+    assert client.lookup_schema("tuple-value", Schema(text, "JSON")).schema_id == number
+    wider = Schema(text.replace("false", "true"), "JSON")
+    narrower = Schema(text.replace('"string"', '"string","maxLength":1'), "JSON")
+    assert client.test_compatibility("tuple-value", wider)
+    assert not client.test_compatibility("tuple-value", narrower)
 
 
 def test_the_client_runs_the_rules_only_if_it_asks_for_them_and_the_judge_always_does(

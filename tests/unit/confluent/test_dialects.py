@@ -259,6 +259,22 @@ class TestCompatibility:
         register(ask, "s", with_reading({"type": "array"}, NEWEST))
         assert register(ask, "s", with_reading(NONE_OF_KIND, NEWEST))["version"] == 2
 
+    def test_nobody_is_asked_to_agree_to_what_one_kind_of_client_cannot_read(
+        self, client: Any, ask: Ask, make_contract: MakeContract
+    ) -> None:
+        native = make_contract(
+            id="native", topic="native", schema={"type": "json-schema", "definition": SIBLINGS},
+            rules=[], columns=[], primary_key=[], classification={}, expectations=[], consumers=[], mask={},
+        )  # fmt: skip
+        assert client.post(NATIVE, native).status_code == 201
+        name = {"$ref": "#/definitions/text", "maxLength": 2}
+        changed = {**SIBLINGS, "properties": {"name": name}}
+        status, body = ask("POST", "/subjects/native-value/versions", posted(changed))
+        assert status == 409
+        assert "data of version 1, read as 2020-12, under the new schema, read as 2020-12" in body["message"]
+        assert "acknowledge" not in body["message"]
+        assert "name its draft in `$schema`" in body["message"]
+
     def test_a_lenient_policy_is_lenient_in_both_drafts(self, ask: Ask) -> None:
         ask("PUT", "/config/s", {"compatibility": "BACKWARD", "compatibilityPolicy": "LENIENT"})
         register(ask, "s", {"type": "object", "properties": {"a": {"type": "string"}}})
