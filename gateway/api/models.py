@@ -100,7 +100,10 @@ class VersionInfo(BaseModel):
     domain: str | None
     fingerprint: str = Field(description="SHA-256 of the canonical document: equal for equal contracts.")
     published_at: datetime
-    note: str | None = Field(default=None, description="What of the version is not enforced, and why.")
+    note: str | None = Field(
+        default=None,
+        description="What of the version is not enforced and why, and what clients read differently.",
+    )
     read_by: tuple[str, ...] | None = Field(
         default=None, description="Of a deprecated version: the consumers that still read it."
     )
