@@ -35,6 +35,7 @@ from gateway.factory import Factory
 from gateway.services.schema_content import SchemaContent
 from gateway.settings import GatewaySettings
 from gateway.storage.sql import Stores
+from gateway.storage.subjects import SubjectVersion
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 BY_ID = "/schemas/ids/1?subject=s1"
@@ -99,9 +100,9 @@ def fill(factory: Factory, versions: int, subjects: int) -> None:
         for number in range(1, versions + 1):
             content = SchemaContent(parse_schema("AVRO", schema_text(number), {}))
             schema = stores.schemas.add(content.to_keep("."), None, at)
-            stores.subjects.add_version("s1", number, schema, None, at)
+            stores.subjects.add_version(SubjectVersion("s1", number, schema, None, at))
         for number in range(subjects):
-            stores.subjects.add_version(f"many-{number:05d}", 1, schema, None, at)
+            stores.subjects.add_version(SubjectVersion(f"many-{number:05d}", 1, schema, None, at))
 
     factory.database.write(work)
 

@@ -140,8 +140,8 @@ def _compare(
     found = [_told(earlier.name, reading, level) for reading in readings]
     everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
     messages = (plain if plain in everywhere else named for each in found for plain, named in each)
-    told = tuple(dict.fromkeys(messages))
-    return told if everywhere.issuperset(told) else (*told, _ONE_DRAFT)
+    distinct = tuple(dict.fromkeys(messages))
+    return distinct if everywhere.issuperset(distinct) else (*distinct, _ONE_DRAFT)
 
 
 def _told(name: str, reading: _Reading, level: str) -> list[tuple[str, str]]:
