@@ -13,7 +13,7 @@ from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.levels import directions_of, is_transitive
 from contracts.fields import join
-from contracts.model import DataContract, Status
+from contracts.model import Compatibility, DataContract, Status
 from contracts.terms import OnViolation
 
 CODES: Final = {
@@ -123,10 +123,20 @@ def _compatibility(base: DataContract, candidate: DataContract) -> Iterator[Chan
     before, after = base.compatibility, candidate.compatibility
     if before is after:
         return
-    keeps = directions_of(before) <= directions_of(after) and is_transitive(before) <= is_transitive(after)
+    keeps = keeps_level(before, after)
     code = "contract.compatibility-raised" if keeps else "contract.compatibility-lowered"
     severity = FindingSeverity.INFO if keeps else FindingSeverity.WARNING
     yield _of(code, "compatibility", base, candidate, severity=severity)
+
+
+def keeps_level(before: Compatibility, after: Compatibility) -> bool:
+    """Whether a level forbids all that another one forbids."""
+    return directions_of(before) <= directions_of(after) and is_transitive(before) <= is_transitive(after)
+
+
+def accepts_more_framings(base: DataContract, candidate: DataContract) -> bool:
+    """Whether records in another form than those that the base takes pass under the candidate's framing."""
+    return not _PAYLOADS[candidate.framing] <= _PAYLOADS[base.framing]
 
 
 def _broken(before: set[Any], after: set[Any]) -> frozenset[Direction]:

@@ -106,7 +106,7 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     """Whether a rule stands in both contracts, word by word, and about a field of the same type."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
-    if _meaning(rule) != _meaning(predecessor):
+    if meaning_of(rule) != meaning_of(predecessor):
         return False
     if old.contract.schema_ == new.contract.schema_:
         return True
@@ -151,7 +151,7 @@ def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> It
             severity = FindingSeverity.WARNING if refuses(new, candidate) else FindingSeverity.INFO
             code = "rule.on-violation-changed"
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
-        if rule_id in told or (old is not None and new is not None and _meaning(old) == _meaning(new)):
+        if rule_id in told or (old is not None and new is not None and meaning_of(old) == meaning_of(new)):
             continue
         is_enforced = any(
             rule is not None and refuses(rule, contract) for rule, contract in ((old, base), (new, candidate))
@@ -220,7 +220,8 @@ def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataCont
     return f"was {before.value if before else 'a warning'} and is {after.value if after else 'a warning'}"
 
 
-def _meaning(rule: Rule) -> dict[str, Any]:
+def meaning_of(rule: Rule) -> dict[str, Any]:
+    """Return what a rule asks for, without its id, its text, and what breaking it does."""
     return {"kind": rule.kind} | {
         name: value for name, value in _document(rule).items() if name not in _ANNOTATIONS
     }

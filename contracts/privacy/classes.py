@@ -21,7 +21,8 @@ WHOLE_RECORD: Final = ""
 TAGS: Final = "confluent:tags"
 CLASSIFICATION: Final = "classification"
 """What a field of an Open Data Contract Standard schema says of itself, beside its type."""
-_MASKED: Final = "masked"
+MASKED: Final = "masked"
+"""The class of a field that only a mask names."""
 _OPEN: Final = frozenset({"public"})
 _MOST_PLACES: Final = 5_000
 _DEEPEST: Final = 40
@@ -115,7 +116,7 @@ def classes_of(contract: DataContract) -> Classes:
         pointer: name for pointer, name in _tagged(contract).items() if pointer not in contract.classification
     }
     found |= {pointer: name for pointer, name in contract.classification.items() if name.lower() not in _OPEN}
-    return Classes(dict.fromkeys(contract.mask, _MASKED) | found)
+    return Classes(dict.fromkeys(contract.mask, MASKED) | found)
 
 
 def _tagged(contract: DataContract) -> dict[str, str]:

@@ -1,0 +1,324 @@
+"""What a proposed contract gives up of the enforced one: records it lets pass, fields it hides less, budgets it raises.
+
+A weakening asks another person than its author, whatever the compatibility level says. *Undetermined* counts as a
+weakening: only what is proven to be as strict is published without asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from contracts.compatibility.changes import Change, was_and_is
+from contracts.compatibility.declarations import accepts_more_framings, keeps_level
+from contracts.compatibility.effects import effect
+from contracts.compatibility.expectations import compare_expectations
+from contracts.compatibility.finding import Direction
+from contracts.compatibility.judging import Judge
+from contracts.compatibility.rules import compare_rules, meaning_of
+from contracts.compatibility.schemas import altered_fields, compare_schemas
+from contracts.compatibility.tables import compare_columns
+from contracts.compatibility.texts import bounded_searches
+from contracts.fields import join, tokens
+from contracts.model import DataContract, ErrorBudget, Expectation, Mask
+from contracts.privacy.classes import MASKED, classes_of
+from contracts.rule_model import Rule
+from contracts.rules.reference_sets import with_reference_sets
+from contracts.terms import OnViolation
+from contracts.verdict import Severity
+
+HANDLED: Final = frozenset(
+    {
+        "id",
+        "topic",
+        "schema_",
+        "framing",
+        "tombstones",
+        "columns",
+        "rules",
+        "reference_sets",
+        "expectations",
+        "on_violation",
+        "error_budget",
+        "primary_key",
+        "classification",
+        "mask",
+        "key_mask",
+        "compatibility",
+    }
+)
+"""Fields of a contract whose change may be a weakening; reference sets count through the rules that name them."""
+HARMLESS: Final = frozenset(
+    {
+        "api_version",  # one value
+        "kind",  # one value
+        "version",
+        "status",  # the caller knows which version is enforced
+        "description",
+        "domain",
+        "team",
+        "consumers",  # those who read are asked by acknowledgements, also those whom a new version leaves out
+    }
+)
+"""Fields of a contract that change nothing about what passes, who sees it, or when a stream stops."""
+
+_STRICTNESS: Final = {
+    None: 0,  # a warning
+    OnViolation.ALERT: 1,
+    OnViolation.DROP: 2,
+    OnViolation.QUARANTINE: 3,
+    OnViolation.FAIL: 4,
+}
+"""The order in which a record takes the highest of what its violations ask for, as `Disposition` has it."""
+_MASKS: Final = {None: 0, Mask.HASH: 1, Mask.REDACT: 2, Mask.DROP: 3}
+_ANY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Weakening:
+    """One way in which a proposed contract is less strict than the enforced one.
+
+    `code` is stable: that of the compatibility finding, or one of `CODES`. `pointer` is a JSON Pointer into the
+    proposed document, the nearest place that exists; `field` the place in a record, "" for none. `sentence` holds
+    declared names and values only.
+    """
+
+    code: str
+    sentence: str
+    pointer: str = ""
+    field: str = ""
+
+
+CODES: Final = {
+    "contract.id-changed": "the contract has another id",
+    "contract.topic-changed": "the contract governs another topic",
+    "contract.framing-widened": "records in other frames pass",
+    "contract.tombstones-changed": "null values do something else than being refused",
+    "contract.on-violation-lowered": "breaking the contract has a lesser consequence",
+    "contract.error-budget-raised": "more records may be refused before the stream stops, or that cannot be told",
+    "contract.primary-key-changed": "other columns identify a record, or none",
+    "contract.classification-lowered": "a field has no class any more, or another one",
+    "contract.mask-lowered": "sinks get more of a field or of the key",
+    "contract.compatibility-lowered": "later versions may change what this one must not",
+    "rule.consequence-lowered": "breaking a rule has a lesser consequence",
+    "expectation.consequence-lowered": "not meeting an expectation has a lesser consequence",
+}
+"""Every code of this module beside those of compatibility findings, and what it says. They are stable."""
+
+
+def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakening, ...]:
+    """Return every way in which `proposed` is less strict than `enforced`; empty when it is proven to be as strict.
+
+    Both are self-contained and compile. The status of either does not count. Raises ContractError for a schema that
+    is none.
+    """
+    base, candidate = with_reference_sets(enforced), with_reference_sets(proposed)
+    found: dict[tuple[str, str, str], Weakening] = {}
+    for each in (*_declared(base, candidate), *_privacy(base, candidate), *_records(base, candidate)):
+        found.setdefault((each.code, each.pointer, each.field), each)
+    for each in _batches(base, candidate):
+        found.setdefault((each.code, each.pointer, each.field), each)
+    return tuple(found.values())
+
+
+def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    if base.id != candidate.id:
+        yield _changed("contract.id-changed", "id", base.id, candidate.id)
+    if base.topic != candidate.topic:
+        yield _changed("contract.topic-changed", "topic", base.topic, candidate.topic)
+    if accepts_more_framings(base, candidate):
+        yield _changed("contract.framing-widened", "framing", base.framing, candidate.framing)
+    if candidate.tombstones not in {base.tombstones, "refuse"}:
+        yield _changed("contract.tombstones-changed", "tombstones", base.tombstones, candidate.tombstones)
+    if _STRICTNESS[candidate.on_violation] < _STRICTNESS[base.on_violation]:
+        values = base.on_violation.value, candidate.on_violation.value
+        yield _changed("contract.on-violation-lowered", "on_violation", *values)
+    if base.primary_key and base.primary_key != candidate.primary_key:
+        values_of_key = list(base.primary_key), list(candidate.primary_key) or None
+        yield _changed("contract.primary-key-changed", "primary_key", *values_of_key)
+    if not keeps_level(base.compatibility, candidate.compatibility):
+        levels = base.compatibility.value, candidate.compatibility.value
+        yield _changed("contract.compatibility-lowered", "compatibility", *levels)
+    if base.error_budget is not None and _raises(base.error_budget, candidate.error_budget):
+        budgets = (_shown(each) for each in (base.error_budget, candidate.error_budget))
+        yield _changed("contract.error-budget-raised", "error_budget", *budgets)
+
+
+def _raises(old: ErrorBudget, new: ErrorBudget | None) -> bool:
+    """Whether a budget allows more refusals. Another window or action cannot be compared, but for the action `fail`."""
+    if new is None or new.window_records != old.window_records:
+        return True
+    return (
+        new.ratio > old.ratio or new.min_records > old.min_records or new.action not in {old.action, "fail"}
+    )
+
+
+def _shown(budget: ErrorBudget | None) -> dict[str, Any] | None:
+    return None if budget is None else budget.model_dump(mode="json", exclude_none=True)
+
+
+def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    """Compare classes and masks field by field. Classes have no order: another class than before is a weakening."""
+    after = classes_of(candidate)
+    for pointer, name in classes_of(base).by_pointer.items():
+        found = after.of(tokens(pointer))
+        if name != MASKED and (found is None or found.casefold() != name.casefold()):
+            sentence = f"`{pointer}`: {was_and_is('class', name, None if found == MASKED else found)}"
+            yield Weakening("contract.classification-lowered", sentence, "/classification", pointer)
+    for pointer, mask in base.mask.items():
+        left = _mask_at(candidate, pointer)
+        if _MASKS[left] < _MASKS[mask]:
+            sentence = f"`{pointer}`: {was_and_is('mask', mask.value, left.value if left else None)}"
+            yield Weakening("contract.mask-lowered", sentence, "/mask", pointer)
+    if _MASKS[candidate.key_mask] < _MASKS[base.key_mask]:
+        values = (each.value if each else None for each in (base.key_mask, candidate.key_mask))
+        yield _changed("contract.mask-lowered", "key_mask", *values)
+
+
+def _mask_at(contract: DataContract, pointer: str) -> Mask | None:
+    """Return the strictest mask of a field: its own, or that of a place around it."""
+    path = tokens(pointer)
+    found = [mask for name, mask in contract.mask.items() if _covers(tokens(name), path)]
+    return max(found, key=lambda mask: _MASKS[mask], default=None)
+
+
+def _covers(outer: tuple[str, ...], inner: tuple[str, ...]) -> bool:
+    return len(outer) <= len(inner) and all(
+        left in {_ANY, right} for left, right in zip(outer, inner, strict=False)
+    )
+
+
+def _records(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    """Compare what keeps records from passing, once for each consequence that the enforced contract has.
+
+    At one consequence a contract is its schema and the rules whose consequence is at least that: so a rule that is
+    gone, changed, or of a lower severity lets records pass there. The schema's consequence is the contract's own;
+    above that, a rule is made up for only by the same rule.
+    """
+    of_schema = min(_STRICTNESS[base.on_violation], _STRICTNESS[candidate.on_violation])
+    levels = sorted({_rank(rule, base) for rule in base.rules} | {of_schema}, reverse=True)
+    for level in levels:
+        if level > of_schema:
+            yield from _missing_rules(base, candidate, level)
+        else:
+            yield from _looser(_strict_at(base, level), _strict_at(candidate, level), base, candidate)
+
+
+def _strict_at(contract: DataContract, level: int) -> DataContract:
+    """Return a contract whose rules of at least this consequence refuse records, without its other rules."""
+    rules = tuple(
+        rule.model_copy(update={"severity": Severity.ERROR, "on_violation": None})
+        for rule in contract.rules
+        if _rank(rule, contract) >= level
+    )
+    return contract.model_copy(
+        update={"rules": rules, "on_violation": OnViolation.QUARANTINE, "mask": {}, "classification": {}}
+    )
+
+
+def _looser(
+    old: DataContract, new: DataContract, base: DataContract, candidate: DataContract
+) -> Iterator[Weakening]:
+    judges = Judge(old), Judge(new)
+    with bounded_searches():
+        schemas = list(compare_schemas(*judges))
+        changes = [
+            *schemas,
+            *_column_changes(judges, candidate),
+            *compare_rules(*judges, altered_fields(schemas)),
+        ]
+    for change in changes:
+        if Direction.FORWARD in change.breaks:
+            yield _of_change(change, base, candidate)
+
+
+def _column_changes(judges: tuple[Judge, Judge], candidate: DataContract) -> Iterator[Change]:
+    """Return what declared columns ask less of a record; a column of a field that gets a mask may change with it.
+
+    Columns that both contracts derive ask for no more than the schemas, which are compared themselves.
+    """
+    if not any(judge.contract.columns for judge in judges):
+        return
+    for change in compare_columns(*judges):
+        if not any(_mask_at(candidate, field) for field in change.fields):
+            yield change
+
+
+def _of_change(change: Change, base: DataContract, candidate: DataContract) -> Weakening:
+    """Return the weakening that a compatibility change is; of a rule in words about its consequence where that fell."""
+    for rule in base.rules if change.code.startswith("rule.") else ():
+        after = next((each for each in candidate.rules if each.id == rule.id), None)
+        is_meant = f"`{rule.id}`" in change.sentence
+        if is_meant and after is not None and meaning_of(rule) == meaning_of(after):
+            return _lowered(rule, base, after, candidate, change.fields[0] if change.fields else "")
+    return Weakening(change.code, change.sentence, change.pointer, change.fields[0] if change.fields else "")
+
+
+def _missing_rules(base: DataContract, candidate: DataContract, level: int) -> Iterator[Weakening]:
+    kept = [meaning_of(rule) for rule in candidate.rules if _rank(rule, candidate) >= level]
+    for rule in base.rules:
+        if _rank(rule, base) < level or meaning_of(rule) in kept:
+            continue
+        after = next((each for each in candidate.rules if each.id == rule.id), None)
+        if after is None:
+            yield Weakening("rule.removed", f"the rule `{rule.id}` is gone", "/rules")
+        elif meaning_of(after) == meaning_of(rule):
+            yield _lowered(rule, base, after, candidate)
+        else:
+            place = f"/rules/{candidate.rules.index(after)}"
+            yield Weakening("rule.loosened", f"the rule `{rule.id}` is written in another way", place)
+
+
+def _lowered(
+    rule: Rule, base: DataContract, after: Rule, candidate: DataContract, field: str = ""
+) -> Weakening:
+    before, now = (_named(effect(*each)) for each in ((rule, base), (after, candidate)))
+    sentence = f"breaking the rule `{rule.id}` was {before} and is {now}"
+    return Weakening("rule.consequence-lowered", sentence, f"/rules/{candidate.rules.index(after)}", field)
+
+
+def _rank(rule: Rule, contract: DataContract) -> int:
+    return _STRICTNESS[effect(rule, contract)]
+
+
+def _named(consequence: OnViolation | None) -> str:
+    return "a warning" if consequence is None else consequence.value
+
+
+def _batches(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    """Compare expectations: what each asks for, as if all of them kept batches back, and then its consequence."""
+    old, new = (_expecting(each) for each in (base, candidate))
+    for change in compare_expectations(old, new):
+        if Direction.FORWARD in change.breaks or change.code == "expectation.changed":
+            yield Weakening(
+                change.code, change.sentence, change.pointer, change.fields[0] if change.fields else ""
+            )
+    after = {each.id: each for each in candidate.expectations}
+    for each in base.expectations:
+        if each.id not in after:
+            continue
+        before, now = _consequence(each, base), _consequence(after[each.id], candidate)
+        if _STRICTNESS[now] < _STRICTNESS[before]:
+            index = candidate.expectations.index(after[each.id])
+            sentence = f"not meeting the expectation `{each.id}` was {_named(before)} and is {_named(now)}"
+            yield Weakening("expectation.consequence-lowered", sentence, f"/expectations/{index}")
+
+
+def _expecting(contract: DataContract) -> DataContract:
+    expectations = tuple(
+        each.model_copy(update={"severity": Severity.ERROR, "on_violation": "quarantine"})
+        for each in contract.expectations
+    )
+    return contract.model_copy(update={"expectations": expectations})
+
+
+def _consequence(expectation: Expectation, contract: DataContract) -> OnViolation | None:
+    if expectation.severity is Severity.WARNING:
+        return None
+    found = OnViolation(expectation.on_violation or contract.on_violation)
+    return OnViolation.QUARANTINE if found is OnViolation.DROP else found
+
+
+def _changed(code: str, key: str, before: Any, after: Any) -> Weakening:
+    return Weakening(code, was_and_is(key, before, after), join((key,)))

@@ -1,0 +1,406 @@
+"""What a proposed contract gives up of the enforced one: one row for each field of the contract model."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from contracts.compatibility.weakening import HANDLED, HARMLESS, weakenings
+from contracts.model import (
+    AvroSchema,
+    Column,
+    DataContract,
+    ErrorBudget,
+    Expectation,
+    JsonSchema,
+    ReferenceSet,
+    Team,
+)
+from contracts.rule_model import Condition, Rule
+
+Case = tuple[dict[str, Any], dict[str, Any], str]
+"""Top-level parts of a contract, weaker ones, and the code of the weakening."""
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "age": {"type": "integer"},
+        "beds": {"type": "integer"},
+        "ward": {"type": "string"},
+        "at": {"type": "string", "format": "date-time"},
+        "until": {"type": "string", "format": "date-time"},
+    },
+    "additionalProperties": False,
+}
+BUDGET = {"ratio": 0.1, "min_records": 10, "window_records": 100, "action": "fail"}
+MEAN = {
+    "id": "mean-age",
+    "type": "expect_column_mean_to_be_between",
+    "kwargs": {"column": "age", "min_value": 10, "max_value": 60},
+    "on_violation": "fail",
+}
+RULES: dict[str, dict[str, Any]] = {
+    "forbidden": {"kind": "forbidden", "field": "/age", "values": [999, 888]},
+    "range": {"kind": "range", "field": "/age", "minimum": 1, "maximum": 120},
+    "exclusive": {"kind": "range", "field": "/age", "exclusive_minimum": 1, "exclusive_maximum": 120},
+    "dates": {"kind": "range", "field": "/at", "not_before": "2020-01-01", "not_after": "2030-01-01"},
+    "moments": {
+        "kind": "range",
+        "field": "/at",
+        "after": "2020-01-01T00:00:00Z",
+        "before": "now + 1 day",
+    },
+    "freshness": {"kind": "freshness", "field": "/at", "max_age": "1 day", "max_ahead": "5 minutes"},
+    "ordered": {"kind": "ordered", "fields": ["/at", "/until"], "strict": True, "compare_as": "timestamp"},
+    "matches": {"kind": "matches", "field": "/ward", "pattern": "^[a-z]+$"},
+    "one_of": {"kind": "one_of", "field": "/ward", "values": ["icu", "surgery"]},
+    "required_when": {
+        "kind": "required_when",
+        "field": "/beds",
+        "when": {"field": "/ward", "one_of": ["icu", "surgery"]},
+    },
+    "cel": {"kind": "cel", "expr": "this.age >= 0 && this.age < 130", "strict": True},
+    "cel-field": {"kind": "cel", "expr": "value >= 0", "field": "/age"},
+}
+SETS = {"wards": {"values": ["icu", "surgery"]}}
+
+
+def rule(of: str, **changes: Any) -> dict[str, Any]:
+    parts = {"id": "r", **RULES[of], **changes}
+    return {"rules": [{name: value for name, value in parts.items() if value != "-"}]}
+
+
+def changed(of: str, code: str = "rule.loosened", **changes: Any) -> Case:
+    return rule(of), rule(of, **changes), code
+
+
+def expects(**changes: Any) -> dict[str, Any]:
+    return {"expectations": [{**MEAN, **changes}]}
+
+
+def property_of(**changes: Any) -> dict[str, Any]:
+    return {**SCHEMA, "properties": {**SCHEMA["properties"], **changes}}
+
+
+COMMON: dict[str, list[Case]] = {
+    "severity": [changed("range", "rule.consequence-lowered", severity="warning")],
+    "on_violation": [
+        changed("range", "rule.consequence-lowered", on_violation="drop"),
+        changed("range", "rule.consequence-lowered", on_violation="alert"),
+        (rule("range", on_violation="fail"), rule("range"), "rule.consequence-lowered"),
+        (
+            rule("range", on_violation="alert"),
+            rule("range", severity="warning"),
+            "rule.consequence-lowered",
+        ),
+        (rule("range", severity="warning"), {}, "rule.removed"),
+        (rule("range", severity="warning"), rule("range", severity="warning", maximum=121), "rule.loosened"),
+    ],
+    "nulls": [(rule("range", nulls="violate"), rule("range"), "rule.loosened")],
+    "field": [changed("range", field="/beds")],
+}
+ONLY_TEXT: dict[str, dict[str, Any]] = {"description": rule("range", description="Why.")}
+OF_RULES: dict[str, dict[str, list[Case]]] = {
+    "forbidden": {
+        "values": [changed("forbidden", values=[999])],
+        "set": [
+            (
+                rule("forbidden", values="-", set="wards", field="/ward") | {"reference_sets": SETS},
+                rule("forbidden", values="-", set="wards", field="/ward")
+                | {"reference_sets": {"wards": {"values": ["icu"]}}},
+                "rule.loosened",
+            )
+        ],
+    },
+    "range": {
+        "minimum": [changed("range", minimum=0), changed("range", minimum="-")],
+        "maximum": [changed("range", maximum=121), changed("range", maximum="-")],
+        "exclusive_minimum": [changed("exclusive", exclusive_minimum=0)],
+        "exclusive_maximum": [changed("exclusive", exclusive_maximum=121)],
+        "not_before": [changed("dates", not_before="2019-01-01")],
+        "not_after": [changed("dates", not_after="2031-01-01")],
+        "after": [changed("moments", after="2019-01-01T00:00:00Z")],
+        "before": [changed("moments", before="now + 2 days")],
+        "now": [changed("moments", now="batch")],
+    },
+    "freshness": {
+        "max_age": [changed("freshness", max_age="2 days")],
+        "max_ahead": [changed("freshness", max_ahead="6 minutes"), changed("freshness", max_ahead="-")],
+        "now": [changed("freshness", now="batch")],
+    },
+    "ordered": {
+        "fields": [changed("ordered", fields=["/until", "/at"])],
+        "strict": [changed("ordered", strict=False)],
+        "compare_as": [changed("ordered", compare_as="date", strict=False)],
+    },
+    "matches": {"pattern": [changed("matches", pattern="^[a-z0-9]+$")]},
+    "one_of": {
+        "values": [changed("one_of", values=["icu", "surgery", "maternity"])],
+        "set": [
+            (
+                rule("one_of", values="-", set="wards") | {"reference_sets": SETS},
+                rule("one_of", values="-", set="wards")
+                | {"reference_sets": {"wards": {"values": ["icu", "surgery", "x"]}}},
+                "rule.loosened",
+            )
+        ],
+    },
+    "required_when": {
+        "when": [changed("required_when", when={"field": "/ward", "one_of": ["icu"]})],
+    },
+    "cel": {
+        "expr": [changed("cel", expr="this.age >= 0"), changed("cel", expr="this.age >= -1 || true")],
+        "field": [changed("cel-field", field="/beds")],
+        "strict": [changed("cel", strict=False)],
+    },
+}
+CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
+    DataContract: {
+        "id": [({}, {"id": "other"}, "contract.id-changed")],
+        "topic": [({}, {"topic": "other"}, "contract.topic-changed")],
+        "schema_": [
+            ({}, {"schema": property_of(beds={})}, "schema.type-added"),
+            ({}, {"schema": {**SCHEMA, "additionalProperties": True}}, ""),
+            ({}, {"schema": {**SCHEMA, "properties": {}, "additionalProperties": True}}, ""),
+            ({}, {"schema": property_of(extra={"type": "string"})}, ""),
+        ],
+        "framing": [({"framing": "none"}, {"framing": "auto"}, "contract.framing-widened")],
+        "tombstones": [
+            ({}, {"tombstones": "pass"}, "contract.tombstones-changed"),
+            ({"tombstones": "pass"}, {"tombstones": "delete"}, "contract.tombstones-changed"),
+        ],
+        "columns": [
+            (
+                {"columns": [{"name": "age", "from": "/age", "type": "int"}]},
+                {"columns": [{"name": "ward", "from": "/ward", "type": "string"}]},
+                "column.removed",
+            )
+        ],
+        "rules": [
+            (rule("range"), {}, "rule.removed"),
+            (
+                rule("range"),
+                {"rules": [{"id": "s", **RULES["range"], "severity": "warning"}]},
+                "rule.removed",
+            ),
+            (rule("range", on_violation="fail"), {}, "rule.removed"),
+            (
+                rule("range", on_violation="fail", minimum="-"),
+                {"schema": property_of(age={"type": "integer", "maximum": 120})},
+                "rule.removed",
+            ),
+        ],
+        "reference_sets": OF_RULES["one_of"]["set"],
+        "expectations": [(expects(), {}, "expectation.removed")],
+        "on_violation": [
+            ({}, {"on_violation": "drop"}, "contract.on-violation-lowered"),
+            ({"on_violation": "fail"}, {}, "contract.on-violation-lowered"),
+        ],
+        "error_budget": [({"error_budget": BUDGET}, {}, "contract.error-budget-raised")],
+        "primary_key": [({"primary_key": ["age"]}, {}, "contract.primary-key-changed")],
+        "classification": [
+            ({"classification": {"/age": "pii"}}, {}, "contract.classification-lowered"),
+            (
+                {"classification": {"/age": "pii"}},
+                {"classification": {"/age": "public"}},
+                "contract.classification-lowered",
+            ),
+            (
+                {"classification": {"/age": "pii"}},
+                {"classification": {"/age": "internal"}},
+                "contract.classification-lowered",
+            ),
+            (
+                {"classification": {"/age": "pii"}, "mask": {"/age": "redact"}},
+                {"mask": {"/age": "redact"}},
+                "contract.classification-lowered",
+            ),
+            (
+                {"schema": property_of(age={"type": "integer", "confluent:tags": ["PII"]})},
+                {},
+                "contract.classification-lowered",
+            ),
+        ],
+        "mask": [
+            ({"mask": {"/age": "drop"}}, {"mask": {"/age": "redact"}}, "contract.mask-lowered"),
+            ({"mask": {"/age": "redact"}}, {"mask": {"/age": "hash"}}, "contract.mask-lowered"),
+            ({"mask": {"/age": "hash"}}, {}, "contract.mask-lowered"),
+        ],
+        "key_mask": [
+            ({"key_mask": "redact"}, {"key_mask": "hash"}, "contract.mask-lowered"),
+            ({"key_mask": "hash"}, {}, "contract.mask-lowered"),
+        ],
+        "compatibility": [({}, {"compatibility": "NONE"}, "contract.compatibility-lowered")],
+    },
+    JsonSchema: {
+        "type": [({}, {"kind": "avro", "schema": {"type": "record", "name": "R", "fields": []}}, "")],
+        "definition": [({}, {"schema": True}, "")],
+        "formats": [({}, {"formats": "annotate"}, "schema.format-added")],
+    },
+    AvroSchema: {
+        "type": [({"kind": "avro", "schema": {"type": "record", "name": "R", "fields": []}}, {}, "")],
+        "definition": [
+            (
+                {"kind": "avro", "schema": {"type": "enum", "name": "E", "symbols": ["a"]}},
+                {"kind": "avro", "schema": {"type": "enum", "name": "E", "symbols": ["a", "b"]}},
+                "",
+            )
+        ],
+    },
+    Column: {
+        "name": [
+            (
+                {"columns": [{"name": "age", "from": "/age", "type": "int"}]},
+                {"columns": [{"name": "years", "from": "/age", "type": "long"}]},
+                "column.removed",
+            )
+        ],
+        "from_": [
+            (
+                {"columns": [{"name": "age", "from": "/age", "type": "int"}]},
+                {"columns": [{"name": "age", "from": "/beds", "type": "int"}]},
+                "column.source-changed",
+            )
+        ],
+        "type": [
+            (
+                {"columns": [{"name": "age", "from": "/age", "type": "int"}]},
+                {"columns": [{"name": "age", "from": "/age", "type": "long"}]},
+                "column.type-changed",
+            )
+        ],
+    },
+    ReferenceSet: {"values": OF_RULES["one_of"]["set"]},
+    Expectation: {
+        "id": [(expects(), expects(id="other", type="expect_column_max_to_be_between"), "")],
+        "type": [(expects(), expects(type="expect_column_median_to_be_between"), "expectation.changed")],
+        "kwargs": [
+            (
+                expects(),
+                expects(kwargs={"column": "age", "min_value": 9, "max_value": 60}),
+                "expectation.loosened",
+            ),
+            (
+                expects(severity="warning"),
+                expects(severity="warning", kwargs={"column": "age", "min_value": 9, "max_value": 60}),
+                "expectation.loosened",
+            ),
+        ],
+        "severity": [(expects(), expects(severity="warning"), "expectation.consequence-lowered")],
+        "on_violation": [
+            (expects(), expects(on_violation="quarantine"), "expectation.consequence-lowered"),
+            (expects(), expects(on_violation=None), "expectation.consequence-lowered"),
+        ],
+        "min_records": [(expects(), expects(min_records=2), "expectation.loosened")],
+    },
+    ErrorBudget: {
+        name: [
+            (
+                {"error_budget": BUDGET},
+                {"error_budget": {**BUDGET, name: value}},
+                "contract.error-budget-raised",
+            )
+        ]
+        for name, value in (
+            ("ratio", 0.2),
+            ("min_records", 11),
+            ("window_records", 1000),
+            ("action", "pause"),
+        )
+    },
+    Condition: {
+        "field": [changed("required_when", when={"field": "/age", "one_of": [1]})],
+        "equals": [changed("required_when", when={"field": "/ward", "equals": "icu"})],
+        "one_of": [changed("required_when", when={"field": "/ward", "one_of": ["icu"]})],
+        "present": [
+            (
+                rule("required_when", when={"field": "/ward", "present": True}),
+                rule("required_when"),
+                "rule.loosened",
+            )
+        ],
+    },
+}
+TEXT: dict[type[BaseModel], set[str]] = {
+    DataContract: set(HARMLESS),
+    Team: {"name", "contact"},
+    JsonSchema: {"file"},  # a self-contained document has none
+    AvroSchema: {"file"},
+    ReferenceSet: {"description", "file"},
+    Expectation: {"description"},
+}
+"""Fields that change nothing about what passes."""
+KINDS = {kind.model_fields["kind"].annotation.__args__[0]: kind for kind in get_args(get_args(Rule)[0])}
+ALL = [
+    *(case for fields in CASES.values() for cases in fields.values() for case in cases),
+    *(case for fields in OF_RULES.values() for cases in fields.values() for case in cases),
+    *(case for cases in COMMON.values() for case in cases),
+]
+
+
+def contract(make_contract: Any, parts: dict[str, Any]) -> DataContract:
+    parts = {"schema": SCHEMA, **parts}
+    return make_contract(*parts.pop("rules", ()), **parts)  # type: ignore[no-any-return] # a fixture
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: f"{case[2]}-{str(case[1])[:60]}")
+def test_what_a_change_gives_up(make_contract: Any, case: Case) -> None:
+    before, after = (contract(make_contract, parts) for parts in case[:2])
+    found = weakenings(before, after)
+    assert found, "the change passes without an approver"
+    if case[2]:
+        assert case[2] in {each.code for each in found}
+    assert all(each.sentence for each in found)
+
+
+@pytest.mark.parametrize("model", CASES, ids=lambda model: model.__name__)
+def test_every_field_of_the_model_has_a_row(model: type[BaseModel]) -> None:
+    assert set(CASES[model]) | TEXT.get(model, set()) == set(model.model_fields)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_every_kind_of_rule_has_a_row(kind: str) -> None:
+    of_all_rules = set(COMMON) | set(ONLY_TEXT) | {"id", "kind"}
+    own = set(KINDS[kind].model_fields) - of_all_rules
+    assert own == set(OF_RULES[kind]) - {"field"}
+
+
+def test_every_field_of_a_contract_is_handled_or_harmless() -> None:
+    assert not HANDLED & HARMLESS
+    assert set(DataContract.model_fields) == HANDLED | HARMLESS
+
+
+STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, rule("range")),
+    (rule("range"), rule("range", maximum=100)),
+    (rule("range"), rule("range", id="renamed")),
+    (rule("range"), rule("range", description="Why.")),
+    (rule("range", severity="warning"), rule("range")),
+    (rule("range"), rule("range", on_violation="fail")),
+    (rule("range", minimum="-"), {"schema": property_of(age={"type": "integer", "maximum": 120})}),
+    (expects(), expects(description="Why.")),
+    (expects(), expects(kwargs={"column": "age", "min_value": 11, "max_value": 60})),
+    ({}, expects()),
+    ({}, {"error_budget": BUDGET}),
+    ({"error_budget": BUDGET}, {"error_budget": {**BUDGET, "ratio": 0.05, "min_records": 1}}),
+    ({}, {"classification": {"/age": "pii"}}),
+    ({"mask": {"/age": "hash"}}, {"mask": {"/age": "drop"}}),
+    ({}, {"mask": {"/age": "drop"}}),
+    ({}, {"key_mask": "hash"}),
+    ({}, {"on_violation": "fail"}),
+    ({"tombstones": "delete"}, {"tombstones": "refuse"}),
+    ({}, {"compatibility": "FULL_TRANSITIVE"}),
+    ({}, {"primary_key": ["age"]}),
+    ({}, {"description": "x", "domain": "y", "team": {"name": "z"}, "consumers": [{"id": "c"}]}),
+    ({}, {"status": "draft", "version": "9.0.0"}),
+    ({"schema": property_of(age={"type": "number"})}, {}),
+    ({}, {"schema": property_of(age={"type": "integer", "maximum": 3, "description": "x"})}),
+]
+
+
+@pytest.mark.parametrize("pair", STRICTER, ids=lambda pair: str(pair[1])[:60])
+def test_what_is_as_strict_asks_nobody(make_contract: Any, pair: Any) -> None:
+    before, after = (contract(make_contract, parts) for parts in pair)
+    assert weakenings(before, after) == ()
