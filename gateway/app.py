@@ -15,6 +15,7 @@ from gateway.access.answers import turned_away
 from gateway.access.gate import permit
 from gateway.access.guard import AccessGuard
 from gateway.api import (
+    approvals,
     audit,
     consumers,
     contracts,
@@ -74,6 +75,7 @@ def create_app(factory: Factory) -> FastAPI:
 
 
 _MODULES = (
+    approvals,
     consumers,
     contracts,
     judge,

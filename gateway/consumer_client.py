@@ -12,7 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from contracts.document import LoadedContract, dump_contract
 from contracts.errors import ContractError, NotFoundError, Problem, SettingsError
-from gateway.api.change_models import AcknowledgementInfo, ChangeInfo, ConsumerInfo, ConsumerList
+from gateway.api.change_models import (
+    AcknowledgementInfo,
+    ChangeInfo,
+    ConsumerInfo,
+    ConsumerList,
+    ProposalInfo,
+    ProposalList,
+)
 from gateway.api.models import ContractDetail
 from gateway.client import RegistryClient
 
@@ -50,6 +57,15 @@ class ConsumerClient(RegistryClient):
         """Note an agreement; says too whether it is new. Raises NotFoundError, ConflictError."""
         answer = self._ask("POST", f"{_of(contract_id)}/acknowledgements", json.dumps(agreement).encode())
         return self._model(answer, AcknowledgementInfo), answer.status_code == HTTPStatus.CREATED
+
+    def proposals(self, contract_id: str) -> tuple[ProposalInfo, ...]:
+        """List the changes that weaken what is enforced now, approved or not. Raises NotFoundError."""
+        return self._read("GET", f"{_of(contract_id)}/approvals", ProposalList).proposals
+
+    def approve(self, contract_id: str, candidate: str) -> ProposalInfo:
+        """Approve one change by its fingerprint. Raises NotFoundError, SettingsError for a role too low."""
+        content = json.dumps({"candidate": candidate}).encode()
+        return self._model(self._ask("POST", f"{_of(contract_id)}/approvals", content), ProposalInfo)
 
     def what_breaks(self, loaded: LoadedContract) -> ChangeInfo:
         """Say what publishing a document would break. Raises ContractError with the places in the author's files."""

@@ -15,6 +15,7 @@ from gateway.broker import BrokerProbe
 from gateway.clock import now
 from gateway.desk.quarantine import QuarantineReader
 from gateway.desk.reveals import Reveals
+from gateway.services.approvals import Approvals
 from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
 from gateway.services.consumers import ConsumerBook
@@ -143,6 +144,10 @@ class Factory:
     def consumers(self) -> ConsumerBook:
         """Make the service that knows who reads, and who agreed to which change."""
         return ConsumerBook(self.database, now)
+
+    def approvals(self) -> Approvals:
+        """Make the service that approves what weakens an enforced contract."""
+        return Approvals(self.database, now)
 
     def subjects(self) -> SubjectReader:
         """Make the service that reads subjects and schemas."""

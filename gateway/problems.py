@@ -25,7 +25,8 @@ from contracts.errors import (
     Unavailable,
 )
 from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
-from gateway.api.change_models import ChangeInfo
+from gateway.api.change_models import ChangeInfo, ProposalInfo
+from gateway.services.approvals import NotApproved
 from gateway.services.changes import BreakingChange
 from gateway.storage.database import UnstorableText
 
@@ -71,6 +72,7 @@ _KINDS: Mapping[type[TidegateError], _Kind] = {
     ContractError: _Kind(422, "contract", "The contract cannot be compiled"),
     NotFoundError: _Kind(404, "not-found", "Not found"),
     ConflictError: _Kind(409, "conflict", "The request contradicts what is stored"),
+    NotApproved: _Kind(409, "not-approved", "The change weakens what is enforced and lacks an approval"),
     BreakingChange: _Kind(409, "breaking-change", "The change breaks what is enforced"),
     StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
     Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
@@ -128,6 +130,10 @@ class ProblemDocument(BaseModel):
     change: ChangeInfo | None = Field(
         default=None,
         description="Of a breaking change: its findings, whom they affect, and who has still to agree.",
+    )
+    proposal: ProposalInfo | None = Field(
+        default=None,
+        description="Of a change that weakens what is enforced: what it gives up, and who proposed it.",
     )
 
 
@@ -224,6 +230,8 @@ def problem_of(request: Request, error: Exception) -> Response:
         return problem_response(request, kind, detail, error.problems)
     if isinstance(error, BreakingChange):
         return _breaking_change(request, kind, error)
+    if isinstance(error, NotApproved):
+        return _not_approved(request, kind, error)
     errors = error.problems if isinstance(error, RequestError) else ()
     response = problem_response(request, kind, str(error), errors)
     if isinstance(error, AccessError):
@@ -240,6 +248,19 @@ def _breaking_change(request: Request, kind: _Kind, error: BreakingChange) -> Re
         detail=str(error).encode(errors="backslashreplace").decode(),
         instance=request.url.path,
         change=ChangeInfo.of(error.review),
+    )
+    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
+
+
+def _not_approved(request: Request, kind: _Kind, error: NotApproved) -> Response:
+    """Answer with what a change gives up, and what happens next."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=str(error).encode(errors="backslashreplace").decode(),
+        instance=request.url.path,
+        proposal=ProposalInfo.of(error.proposal),
     )
     return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
 

@@ -12,9 +12,11 @@ from contracts.compatibility.finding import Comparison, Direction, Finding, Find
 from contracts.compatibility.inclusion import Counterexample, Outcome
 from contracts.model import Compatibility, Consumer
 from contracts.terms import Identifier, Pointer
+from gateway.services.approvals import next_step
 from gateway.services.changes import Review
 from gateway.services.consumers import Agreement, KnownConsumer
 from gateway.storage.consumers import Acknowledgement
+from gateway.storage.proposals import Proposal
 
 _CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
 _FINDING: dict[str, Any] = {
@@ -60,6 +62,26 @@ _ACKNOWLEDGEMENT: dict[str, Any] = {
     **_AGREEMENT,
     "who": "key:3f9c2a71b0de",
     "at": "2026-07-01T12:00:00Z",
+}
+_PROPOSAL: dict[str, Any] = {
+    "contract": "hospital.admissions",
+    "version": "1.3.0",
+    "base": "df9a40da8f1c2b3a4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4",
+    "candidate": _CANDIDATE,
+    "weakenings": [
+        {
+            "code": "contract.classification-lowered",
+            "sentence": "`/patient_id`: class was pii and is not given any more",
+            "pointer": "/classification",
+            "field": "/patient_id",
+        }
+    ],
+    "proposed_by": "key:3f9c2a71b0de",
+    "proposed_at": "2026-07-01T12:00:00Z",
+    "approved_by": None,
+    "approved_at": None,
+    "next_step": "Have another person than key:3f9c2a71b0de, with the role approver, run `tidegate approve "
+    f"hospital.admissions {_CANDIDATE}`, then make the same request again",
 }
 
 
@@ -291,6 +313,76 @@ class AcknowledgementList(BaseModel):
     model_config = _example({"acknowledgements": [_ACKNOWLEDGEMENT]})
 
     acknowledgements: tuple[AcknowledgementInfo, ...]
+
+
+class WeakeningInfo(BaseModel):
+    """One way in which a proposed contract is less strict than the enforced one."""
+
+    code: str
+    sentence: str
+    pointer: str = Field(
+        description="JSON Pointer into the proposed document, the nearest place that exists."
+    )
+    field: str = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
+
+
+class ProposalInfo(BaseModel):
+    """A change that weakens what is enforced, and who stands behind it."""
+
+    model_config = _example(_PROPOSAL)
+
+    contract: str
+    version: str = Field(description="The version that would be enforced; empty when none would be left.")
+    base: str = Field(description="Fingerprint of the version that is enforced.")
+    candidate: str = Field(description="Fingerprint of the candidate; an approval names it.")
+    weakenings: tuple[WeakeningInfo, ...]
+    proposed_by: str
+    proposed_at: datetime
+    approved_by: str | None = Field(description="Null while it waits for an approver.")
+    approved_at: datetime | None
+    next_step: str = Field(description="What has to happen before the change takes effect.")
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> Self:
+        """Show a proposal."""
+        return cls(
+            contract=proposal.contract_id,
+            version=proposal.version,
+            base=proposal.base,
+            candidate=proposal.candidate,
+            weakenings=tuple(
+                WeakeningInfo(
+                    code=each.code,
+                    sentence=_utf8(each.sentence),
+                    pointer=_utf8(each.pointer),
+                    field=_utf8(each.field),
+                )
+                for each in proposal.weakenings
+            ),
+            proposed_by=proposal.proposed_by,
+            proposed_at=proposal.proposed_at,
+            approved_by=proposal.approved_by,
+            approved_at=proposal.approved_at,
+            next_step=next_step(proposal),
+        )
+
+
+class ProposalList(BaseModel):
+    """The proposed changes of what is enforced now, oldest first."""
+
+    model_config = _example({"proposals": [_PROPOSAL]})
+
+    proposals: tuple[ProposalInfo, ...]
+
+
+class ApprovalRequest(BaseModel):
+    """Which change somebody approves."""
+
+    model_config = _request({"candidate": _CANDIDATE})
+
+    candidate: str = Field(
+        pattern="^[0-9a-f]{64}$", description="Fingerprint of the candidate, as the refusal gives it."
+    )
 
 
 def _utf8(text: str) -> str:

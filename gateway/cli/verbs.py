@@ -75,6 +75,12 @@ VERBS = (
         _CONTRACTS,
     ),
     Verb(
+        "approve",
+        "gateway.cli.approve:approve",
+        "Approve a change that weakens an enforced contract, or list those that wait.",
+        _CONTRACTS,
+    ),
+    Verb(
         "consumers",
         "gateway.cli.consumers:consumers",
         "Show and change who reads a contract's records; see whom a change breaks; agree to it.",

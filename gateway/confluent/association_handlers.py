@@ -10,7 +10,9 @@ from gateway.confluent.calls import Answer, Call, in_context, read_entity
 from gateway.confluent.entities import AssociationRequest
 from gateway.confluent.errors import Refused, invalid_association, no_association, resource_associated
 from gateway.confluent.names import canonical
+from gateway.confluent.shown import weaker_contract
 from gateway.confluent.subject_handlers import check_references
+from gateway.services.approvals import NotApproved
 from gateway.services.associations import AssociationFilter
 from gateway.storage.subject_settings import StoredAssociation
 
@@ -57,9 +59,7 @@ def delete(call: Call) -> Answer:
         raise no_association(call.path["resource"])
     for one in found:
         authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)
-    call.factory.associations().delete(
-        wanted, cascade=cascade, who=call.principal.name, is_dry=call.flag("dryRun")
-    )
+    call.factory.associations().delete(wanted, cascade=cascade, by=call.principal, is_dry=call.flag("dryRun"))
     return Answer(status=204)
 
 
@@ -91,6 +91,9 @@ def batch_mutate(call: Call) -> Answer:
             results.append({"result": _put(call, one, replaces=True)})
         except Refused as error:
             results.append({"error": {"error_code": error.error_code, "message": error.message}})
+        except NotApproved as error:
+            refused = weaker_contract(error)
+            results.append({"error": {"error_code": refused.error_code, "message": refused.message}})
     return Answer({"results": results})
 
 
@@ -117,7 +120,7 @@ def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
             check_references(call, subject, info.schema_)
         authorise(call.request, Role.PRODUCER, subject)
     _check_held(call, request)
-    kept = associations.put(request, replaces=replaces, who=call.principal.name, is_dry=call.flag("dryRun"))
+    kept = associations.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))
     return {
         "resourceName": request.resource_name,
         "resourceNamespace": request.resource_namespace,

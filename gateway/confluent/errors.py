@@ -36,6 +36,17 @@ class IncompatibleSchema(Refused):
         super().__init__(409, 409, message)
 
 
+class WeakerContract(IncompatibleSchema):
+    """A change that weakens the contract behind a subject and lacks an approval; its code is that of IncompatibleSchema.
+
+    Clients know the status and the code as those of a request that does not get better by asking again.
+    """
+
+    def __init__(self, contract_id: str, details: tuple[str, ...]) -> None:
+        message = f'The contract "{contract_id}" that is enforced would be weakened, details: [{", ".join(details)}]'
+        Refused.__init__(self, 409, 409, message)
+
+
 def subject_not_found(subject: str) -> Refused:
     """Say that nothing is registered under a name."""
     return Refused(404, 40401, f"Subject '{subject}' not found.")

@@ -38,7 +38,8 @@ from gateway.confluent.errors import IncompatibleSchema, Refused, subject_not_fo
 from gateway.confluent.names import DEFAULT_CONTEXT, canonical
 from gateway.confluent.operations import ROOTS, Match, Operation, find_operation
 from gateway.confluent.schema_handlers import get_root
-from gateway.confluent.shown import differs_by_client
+from gateway.confluent.shown import differs_by_client, weaker_contract
+from gateway.services.approvals import NotApproved
 
 if TYPE_CHECKING:
     from gateway.factory import Factory
@@ -175,7 +176,8 @@ class ConfluentFace:
         return _revalidated(request, answer)
 
     def _refusal(self, request: Request, error: TidegateError) -> Response:
-        return _refusal(request, error, self._factory.settings.incompatible_error_code)
+        shown = weaker_contract(error) if isinstance(error, NotApproved) else error
+        return _refusal(request, shown, self._factory.settings.incompatible_error_code)
 
     def _call(self, request: Request, match: Match, context: str) -> Call:
         path = dict(match.parameters)

@@ -7,8 +7,9 @@ from typing import Any
 
 from gateway.confluent.calls import Call
 from gateway.confluent.entities import Metadata, Reference
-from gateway.confluent.errors import Refused
+from gateway.confluent.errors import Refused, WeakerContract
 from gateway.confluent.tags import with_inline_tags
+from gateway.services.approvals import NotApproved, next_step
 from gateway.services.schema_content import metadata_of, references_of, rule_set_of, whole_references_of
 from gateway.services.subject_reading import SubjectReader
 from gateway.storage.schemas import StoredSchema
@@ -17,6 +18,20 @@ from gateway.storage.subjects import SubjectVersion
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
 REFERENCE_FORMATS = ("", "default", "qualified")
+
+
+def weaker_contract(error: NotApproved) -> WeakerContract:
+    """Show a change that lacks an approval as clients read the refusal of a schema."""
+    proposal = error.proposal
+    details = [
+        f"{{errorType:'{each.code}', description:'{each.sentence}', path:'{each.pointer}', field:'{each.field}'}}"
+        for each in proposal.weakenings
+    ]
+    details.append(
+        f"{{errorType:'contract.not-approved', description:'{next_step(proposal)}', "
+        f"candidate:'{proposal.candidate}'}}"
+    )
+    return WeakerContract(proposal.contract_id, tuple(details))
 
 
 def milliseconds(instant: datetime) -> int:

@@ -103,7 +103,7 @@ def tag_version(call: Call) -> Answer:
 def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     registration = call.factory.registration()
     done = registration.register(
-        call.subject, request, Manner(call.principal.name, normalize=normalize, force=call.flag("force"))
+        call.subject, request, Manner(call.principal, normalize=normalize, force=call.flag("force"))
     )
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
@@ -132,7 +132,7 @@ def look_up_schema(call: Call) -> Answer:
 def delete_subject(call: Call) -> Answer:
     """Delete a subject: softly, or with `permanent` for good what is soft-deleted already."""
     found = call.factory.deletion().delete_subject(
-        call.subject, permanent=call.flag("permanent"), who=call.principal.name
+        call.subject, permanent=call.flag("permanent"), by=call.principal
     )
     return Answer(found)
 
@@ -141,7 +141,7 @@ def delete_version(call: Call) -> Answer:
     """Delete a version: softly, or with `permanent` for good what is soft-deleted already."""
     number = version_number(call.path["version"])
     found = call.factory.deletion().delete_version(
-        call.subject, number, permanent=call.flag("permanent"), who=call.principal.name
+        call.subject, number, permanent=call.flag("permanent"), by=call.principal
     )
     return Answer(found)
 

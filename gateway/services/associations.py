@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from gateway.access.principal import Principal
 from gateway.audit.chain import Change, content_hash
 from gateway.confluent.entities import AssociationInfo, AssociationRequest
 from gateway.confluent.errors import (
@@ -77,7 +78,7 @@ class Associations:
         return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")
 
     def put(
-        self, request: AssociationRequest, *, replaces: bool, who: str, is_dry: bool = False
+        self, request: AssociationRequest, *, replaces: bool, by: Principal, is_dry: bool = False
     ) -> tuple[StoredAssociation, ...]:
         """Associate subjects with a resource; a schema that comes with one is registered first.
 
@@ -94,9 +95,7 @@ class Associations:
         registration = SchemaRegistration(self._database, self._now)
         for info, association in wanted:
             if info.schema_ is not None:
-                registration.register(
-                    association.subject, info.schema_, Manner(who, normalize=info.normalize)
-                )
+                registration.register(association.subject, info.schema_, Manner(by, normalize=info.normalize))
         at = self._now()
 
         def work(stores: Stores) -> tuple[StoredAssociation, ...]:
@@ -104,7 +103,7 @@ class Associations:
                 _put(
                     stores,
                     association,
-                    Change(at, who, "association.made", association.subject),
+                    Change(at, by.name, "association.made", association.subject),
                     replaces=replaces,
                 )
                 for _, association in wanted
@@ -118,7 +117,9 @@ class Associations:
         except _Tried as tried:
             return tried.kept
 
-    def delete(self, wanted: AssociationFilter, *, cascade: bool, who: str, is_dry: bool = False) -> None:
+    def delete(
+        self, wanted: AssociationFilter, *, cascade: bool, by: Principal, is_dry: bool = False
+    ) -> None:
         """Remove associations; with `cascade` the subjects that belong to the resource are soft-deleted.
 
         With `is_dry` nothing is removed. Raises Refused: 40410 when there is none, 40908 for one that is frozen, which goes with its resource only.
@@ -133,7 +134,7 @@ class Associations:
                 if one.frozen and not cascade:
                     raise frozen(one.association_type, one.subject)
                 stores.associations.remove(one)
-                stores.audit.append(Change(at, who, "association.removed", one.subject, _hash(one)))
+                stores.audit.append(Change(at, by.name, "association.removed", one.subject, _hash(one)))
             if is_dry:
                 raise _Tried(found)
             return found
@@ -145,7 +146,7 @@ class Associations:
             return
         for one in removed:
             if cascade and one.lifecycle == STRONG and self._is_alive(one.subject):
-                deletion.delete_subject(one.subject, permanent=False, who=who)
+                deletion.delete_subject(one.subject, permanent=False, by=by)
 
     def _is_alive(self, subject: str) -> bool:
         return bool(self._database.read(lambda stores: stores.subjects.alive(subject)[1]))

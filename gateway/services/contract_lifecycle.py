@@ -11,6 +11,7 @@ from contracts.plan import compile_plan
 from gateway.access.principal import ANONYMOUS, Principal
 from gateway.audit.chain import Change
 from gateway.confluent.names import subject_of
+from gateway.services.approvals import held_to_approval, write_held
 from gateway.services.changes import check_publication
 from gateway.services.subject_contracts import add_subject_version
 from gateway.services.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
@@ -39,7 +40,7 @@ class ContractLifecycle:
         """Give a version another status; the one that it has is no change.
 
         Raises NotFoundError, ConflictError for a step that no version takes, BreakingChange for a promotion that
-        consumers have not agreed to, ContractError for a promotion of what does not compile.
+        consumers have not agreed to, NotApproved for a step that weakens what is enforced, ContractError for a promotion of what does not compile.
         """
         at = self._now()
 
@@ -56,18 +57,20 @@ class ContractLifecycle:
                 check_publication(stores, contract)
                 if stores.subjects.of_contract(found.registry_id) is None:
                     add_subject_version(stores, found, at)
-            stores.lifecycle.change_status(found.registry_id, status.value, at)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.change_status(found.registry_id, status.value, at)
             _end_shadow(stores, found, status)
             action = f"contract.{found.status}-to-{status.value}"
             stores.audit.append(_change(found, by, action, at))
             return find_alive(stores, contract_id, version)
 
-        return self._database.write(work)
+        return write_held(self._database, work)
 
     def delete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Delete a version softly: it is enforced and listed no more, here and among subjects.
 
-        Raises NotFoundError, ConflictError for a version that other schemas refer to.
+        Raises NotFoundError, ConflictError for a version that other schemas refer to, NotApproved when a less strict
+        version would be enforced.
         """
         at = self._now()
 
@@ -84,11 +87,12 @@ class ContractLifecycle:
                         f"the schemas {ids} refer to version {number} of {subject}; delete them first"
                     )
                 stores.subjects.set_deleted(subject, (number,), at)
-            stores.lifecycle.delete(found.registry_id, found.status, at)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.delete(found.registry_id, found.status, at)
             stores.audit.append(_change(found, by, "contract.deleted", at, is_gone=True))
             return found
 
-        return self._database.write(work)
+        return write_held(self._database, work)
 
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Bring a deleted version back with the status that it had. Raises NotFoundError, ConflictError when it is purged."""
@@ -106,11 +110,12 @@ class ContractLifecycle:
             subject_version = stores.subjects.of_contract(found.registry_id)
             if subject_version is not None:
                 stores.subjects.set_deleted(subject_version.subject, (subject_version.number,), None)
-            stores.lifecycle.undelete(found.registry_id, found.status, at)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.undelete(found.registry_id, found.status, at)
             stores.audit.append(_change(found, by, "contract.undeleted", at, is_new=True))
             return find_alive(stores, contract_id, version)
 
-        return self._database.write(work)
+        return write_held(self._database, work)
 
     def as_of(self, contract_id: str, at: datetime) -> ContractVersion:
         """Find the version that was enforced at an instant: the highest that was active or deprecated then.

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from contracts.model import Status
+from gateway.access.principal import ANONYMOUS, Principal
 from gateway.audit.chain import Change
 from gateway.confluent.dialects import NEWEST, Difference
 from gateway.confluent.entities import Config, Metadata, RuleSet, SchemaRequest
@@ -25,6 +27,7 @@ from gateway.confluent.names import context_of, subject_to_register
 from gateway.confluent.parsing import check_type
 from gateway.confluent.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
 from gateway.confluent.tags import inherited_tags, with_changed_tags
+from gateway.services.approvals import foresee, held_to_approval, propose_draft, write_held
 from gateway.services.registration_review import Judgement, governance, judge_against, judge_registration
 from gateway.services.schema_compatibility import CompatibilityAnswer, Earlier
 from gateway.services.schema_content import (
@@ -62,7 +65,7 @@ _IMPORTED = "subject.version-imported"
 class Manner:
     """How a schema is registered: by whom, with its members in order, without being compared with anything."""
 
-    who: str
+    by: Principal
     normalize: bool = False
     force: bool = False
 
@@ -105,7 +108,7 @@ class SchemaRegistration:
         if found is not None:
             return found
         at = self._now()
-        return self._database.write(lambda stores: _register(stores, wanted, compared, at))
+        return write_held(self._database, lambda stores: _register(stores, wanted, compared, at))
 
     def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
         """Find the version of a subject that has a schema. Raises Refused (40401, 40403)."""
@@ -116,7 +119,7 @@ class SchemaRegistration:
             if not stores.subjects.numbers(subject, shown):
                 raise subject_not_found(subject)
             config = config_in_scope(stores, subject)
-            wanted = _Wanted(subject, request, Manner("", normalize=normalize))
+            wanted = _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize))
             content = _content(stores, wanted, config, None)
             found = _found(stores, content, wanted, shown, normalize=normalize or bool(config.normalize))
             if found is None:
@@ -134,7 +137,7 @@ class SchemaRegistration:
         def work(stores: Stores) -> CompatibilityAnswer:
             config = config_in_scope(stores, subject)
             content = _content(
-                stores, _Wanted(subject, request, Manner("", normalize=normalize)), config, None
+                stores, _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize)), config, None
             )
             previous = stores.subjects.latest(subject)
             whole = _completed(content, request, config, previous, 0)
@@ -192,6 +195,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
     line = line_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
         foresee_version(stores, line, whole.parsed, config)
+        foresee(stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract)
     return None, compared
 
 
@@ -224,13 +228,17 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
     registry_id = None
     if line is not None:
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
-        registry_id = add_contract_version(stores, line, planned, number, at).registry_id
+        with held_to_approval(stores, line.contract_id, wanted.manner.by, at):
+            kept = add_contract_version(stores, line, planned, number, at)
+        if kept.status == Status.DRAFT:
+            propose_draft(stores, kept, wanted.manner.by, at)
+        registry_id = kept.registry_id
     version = stores.subjects.add_version(
         SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
     )
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
-    stores.audit.append(Change(at, wanted.manner.who, action, subject, before, schema.guid))
+    stores.audit.append(Change(at, wanted.manner.by.name, action, subject, before, schema.guid))
     return Registration(version, is_new=True, differences=whole.parsed.differences)
 
 

@@ -15,6 +15,7 @@ from contracts.plan import compile_plan
 from contracts.spelling import check_spelling
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
+from gateway.services.approvals import foresee, held_to_approval, propose_draft, write_held
 from gateway.services.changes import check_publication
 from gateway.services.contract_lifecycle import check_mode, find_alive
 from gateway.services.semver import next_minor, precedence
@@ -54,7 +55,8 @@ class Registry:
 
         The same content again is no change. Raises ContractError for a document that does not compile,
         ConflictError for a changed document under a used version and for a topic that another contract owns,
-        BreakingChange for a change that consumers have not agreed to,
+        BreakingChange for a change that consumers have not agreed to, NotApproved for one that weakens what is
+        enforced,
         Forbidden for a topic that `by` may not publish for.
         """
         loaded = parse_contract(document, name=name, read_schema=None)
@@ -77,7 +79,8 @@ class Registry:
         if candidate.status in ENFORCED:
             with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
                 self._database.read(lambda stores: check_publication(stores, contract))
-        return self._database.write(lambda stores: _keep(stores, candidate, contract, by))
+        self._database.read(lambda stores: foresee(stores, contract))
+        return write_held(self._database, lambda stores: _keep(stores, candidate, contract, by))
 
     def version(self, contract_id: str, version: str) -> ContractVersion:
         """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
@@ -129,6 +132,8 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
             raise _deleted_version(stores, found)
         if found.fingerprint != candidate.fingerprint:
             raise _used_version(stores, found)
+        if found.status == Status.DRAFT:
+            propose_draft(stores, found, by, candidate.published_at)
         return Publication(found, is_new=False)
     _claim_topic(stores, candidate)
     check_mode(stores, candidate.topic)
@@ -145,7 +150,11 @@ def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by
             candidate.fingerprint,
         )
     )
-    return Publication(_add(stores, candidate), is_new=True)
+    with held_to_approval(stores, candidate.contract_id, by, candidate.published_at):
+        kept = _add(stores, candidate)
+    if kept.status == Status.DRAFT:
+        propose_draft(stores, kept, by, candidate.published_at)
+    return Publication(kept, is_new=True)
 
 
 def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from gateway.access.principal import Principal
 from gateway.audit.chain import Change
 from gateway.confluent.errors import (
     context_not_empty,
@@ -16,7 +17,8 @@ from gateway.confluent.errors import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
-from gateway.confluent.names import canonical
+from gateway.confluent.names import DEFAULT_CONTEXT, canonical, context_of, topic_of
+from gateway.services.approvals import held_to_approval, write_held
 from gateway.services.subject_reading import LATEST
 from gateway.services.subject_scope import check_writable
 from gateway.storage.database import Database
@@ -31,7 +33,7 @@ class SubjectDeletion:
         self._database = database
         self._now = now
 
-    def delete_subject(self, name: str, *, permanent: bool, who: str) -> tuple[int, ...]:
+    def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
         """Delete every version of a subject; gives their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
         subject = canonical(name)
         at = self._now()
@@ -45,18 +47,18 @@ class SubjectDeletion:
             if permanent:
                 if alive:
                     raise subject_not_soft_deleted(subject)
-                self._delete(stores, subject, everything, _Deletion(who, at, permanent=True))
+                self._delete(stores, subject, everything, _Deletion(by, at, permanent=True))
                 stores.settings.put_config(subject, None)
                 stores.settings.put_mode(subject, None)
                 return everything
             if not alive:
                 raise subject_soft_deleted(subject)
-            self._delete(stores, subject, alive, _Deletion(who, at, permanent=False))
+            self._delete(stores, subject, alive, _Deletion(by, at, permanent=False))
             return alive
 
-        return self._database.write(work)
+        return write_held(self._database, work)
 
-    def delete_version(self, name: str, number: int, *, permanent: bool, who: str) -> int:
+    def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
         """Delete one version, -1 the latest; gives its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
         subject = canonical(name)
         at = self._now()
@@ -73,10 +75,10 @@ class SubjectDeletion:
                 raise version_not_soft_deleted(subject, found.number)
             if not permanent and found.deleted_at is not None:
                 raise version_soft_deleted(subject, found.number)
-            self._delete(stores, subject, (found.number,), _Deletion(who, at, permanent=permanent))
+            self._delete(stores, subject, (found.number,), _Deletion(by, at, permanent=permanent))
             return found.number
 
-        return self._database.write(work)
+        return write_held(self._database, work)
 
     def delete_context(self, context: str) -> None:
         """Accept that an empty context is deleted; it is known by what it holds. Raises Refused (42211)."""
@@ -92,6 +94,14 @@ class SubjectDeletion:
             by = stores.subjects.referenced_by(subject, number)
             if by:
                 raise referenced(subject, number, by)
+        with held_to_approval(stores, _contract_of(stores, subject), deletion.by, deletion.at):
+            self._delete_each(stores, subject, numbers, deletion)
+        if not deletion.permanent:
+            stores.subjects.set_deleted(subject, numbers, deletion.at)
+
+    def _delete_each(
+        self, stores: Stores, subject: str, numbers: tuple[int, ...], deletion: _Deletion
+    ) -> None:
         for number in numbers:
             found = stores.subjects.version(subject, number)
             if found is None:
@@ -100,16 +110,14 @@ class SubjectDeletion:
                 stores.subjects.remove_version(subject, number)
             delete_contract_version(stores, found, deletion.at, permanent=deletion.permanent)
             action = "subject.version-purged" if deletion.permanent else "subject.version-deleted"
-            stores.audit.append(Change(deletion.at, deletion.who, action, subject, found.schema.guid))
-        if not deletion.permanent:
-            stores.subjects.set_deleted(subject, numbers, deletion.at)
+            stores.audit.append(Change(deletion.at, deletion.by.name, action, subject, found.schema.guid))
 
 
 class _Deletion:
     """Who deletes, when, and whether for good."""
 
-    def __init__(self, who: str, at: datetime, *, permanent: bool) -> None:
-        self.who = who
+    def __init__(self, by: Principal, at: datetime, *, permanent: bool) -> None:
+        self.by = by
         self.at = at
         self.permanent = permanent
 
@@ -127,6 +135,12 @@ def delete_contract_version(
         stores.lifecycle.delete(contract.registry_id, contract.status, at)
     if permanent:
         stores.lifecycle.purge(contract.registry_id)
+
+
+def _contract_of(stores: Stores, subject: str) -> str | None:
+    """Find the contract whose versions are versions of a subject."""
+    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
+    return None if topic is None else stores.contracts.contract_of_topic(topic)
 
 
 def _chosen(stores: Stores, subject: str, number: int, *, permanent: bool) -> SubjectVersion | None:

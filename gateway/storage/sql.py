@@ -16,6 +16,7 @@ from gateway.storage.controls import ControlStore
 from gateway.storage.expectations import ExpectationStore
 from gateway.storage.lifecycle import LifecycleStore
 from gateway.storage.ordering import ByCodePoint
+from gateway.storage.proposals import ProposalStore
 from gateway.storage.reconciliations import ReconciliationStore
 from gateway.storage.reports import ReportStore
 from gateway.storage.schemas import SchemaStore
@@ -79,6 +80,7 @@ class Stores:
         self.settings = SettingStore(session)
         self.associations = AssociationStore(session)
         self.consumers = ConsumerStore(session)
+        self.proposals = ProposalStore(session)
         self.controls = ControlStore(session)
         self.expectations = ExpectationStore(session)
         self.sums = StreamSumStore(session)

@@ -29,13 +29,15 @@ def associate(subject: str, resource: str = "topic-1") -> dict[str, Any]:
 
 
 @pytest.fixture
-def registry(admin: Person) -> Person:
+def registry(admin: Person, hire: Hire) -> Person:
     """A subject of a, a subject of b with settings, and a schema that both have."""
     for subject in (MINE, HIDDEN):
         assert admin.ask("POST", f"/subjects/{subject}/versions", {"schema": AVRO}).status_code == 200
     own = AVRO.replace('"U"', '"Own"')
     assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 409
     assert admin.ask("PUT", f"/config/{HIDDEN}", {"compatibility": "NONE"}).status_code == 200
+    # Another record is a weaker contract: one person proposes it, another one registers it.
+    assert hire("admin").ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 409
     assert admin.ask("POST", f"/subjects/{HIDDEN}/versions", {"schema": own}).status_code == 200
     assert admin.ask("PUT", f"/mode/{HIDDEN}", {"mode": "READONLY"}).status_code == 200
     assert admin.ask("POST", "/associations", associate(HIDDEN)).status_code == 200
