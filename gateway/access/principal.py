@@ -15,9 +15,10 @@ class Role(IntEnum):
     """What a principal may do with a subject; each role may do what those below it may."""
 
     VIEWER = 1
-    PRODUCER = 2
-    APPROVER = 3
-    ADMIN = 4
+    REPORTER = 2
+    PRODUCER = 3
+    APPROVER = 4
+    ADMIN = 5
 
     @property
     def word(self) -> str:
@@ -107,6 +108,12 @@ def may_publish(principal: Principal, subject: str) -> None:
     """
     if not principal.may(Role.PRODUCER, subject):
         raise forbidden(principal, Role.PRODUCER, f"of the subject {subject}")
+
+
+def may_report(principal: Principal, subject: str) -> None:
+    """Let a job tell of the stream of a subject. Raises Forbidden in the same words whether the subject exists or not."""
+    if not principal.may(Role.REPORTER, subject):
+        raise forbidden(principal, Role.REPORTER, f"of the subject {subject}")
 
 
 def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:

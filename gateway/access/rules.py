@@ -36,6 +36,7 @@ class Rule:
 PUBLIC = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
 _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)
 _VIEW_CONTRACT, _VIEW_STREAM = Rule(Role.VIEWER, Reach.CONTRACT), Rule(Role.VIEWER, Reach.STREAM)
+_REPORT = Rule(Role.REPORTER, Reach.SOMEWHERE)
 _PRODUCE = Rule(Role.PRODUCER, Reach.SOMEWHERE)
 _PRODUCE_CONTRACT = Rule(Role.PRODUCER, Reach.CONTRACT)
 _APPROVE = Rule(Role.APPROVER, Reach.SOMEWHERE)
@@ -67,7 +68,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,
-    ("POST", f"{_STREAM}/batches"): _PRODUCE,  # the stream may be new: its contract says whose it is
+    ("POST", f"{_STREAM}/batches"): _REPORT,  # the stream may be new: its contract says whose it is
     ("GET", f"{_STREAM}/refusals"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/expectations"): _VIEW_STREAM,
     ("GET", f"{_STREAM}/control"): _VIEW_STREAM,
@@ -76,12 +77,12 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/shadow"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/shadow"): _APPROVE_STREAM,
     ("GET", f"{_CONTRACT}/versions/{{version}}/promotion"): _VIEW_CONTRACT,
-    ("POST", f"{_STREAM}/trips"): _PRODUCE,  # as the reports of its batches
-    ("POST", f"{_STREAM}/events"): _PRODUCE,
-    ("POST", f"{_STREAM}/heartbeat"): _PRODUCE,
+    ("POST", f"{_STREAM}/trips"): _REPORT,  # as the reports of its batches
+    ("POST", f"{_STREAM}/events"): _REPORT,
+    ("POST", f"{_STREAM}/heartbeat"): _REPORT,
     ("GET", f"{_STREAM}/reconciliations"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/reconciliations"): _APPROVE_STREAM,  # reads all of the stream: as dear as a pause
-    ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _PRODUCE,
+    ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/api/v1/keys", tags=["access"])
 
 _WANTED: dict[str, Any] = {
     "name": "admissions job",
-    "grants": ["producer:hospital.admissions"],
+    "grants": ["reporter:hospital.admissions"],
     "expires_at": "2030-01-01T00:00:00Z",
 }
 _KEY: dict[str, Any] = {
@@ -48,7 +48,7 @@ class KeyRequest(BaseModel):
     grants: tuple[str, ...] = Field(
         min_length=1,
         max_length=100,
-        description="Each `role` or `role:prefix`; roles are viewer, producer, approver and admin.",
+        description="Each `role` or `role:prefix`; roles are viewer, reporter, producer, approver and admin.",
     )
     expires_at: AwareDatetime | None = Field(
         default=None, description="Instant from which it opens nothing; null: never."

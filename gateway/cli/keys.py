@@ -25,7 +25,7 @@ Grants = Annotated[
     typer.Option(
         "--grant",
         metavar="ROLE[:PREFIX]",
-        help="viewer, producer, approver or admin, under a prefix of subjects; may be given several times.",
+        help="viewer, reporter, producer, approver or admin, under a prefix of subjects; may be given several times.",
     ),
 ]
 Expires = Annotated[
@@ -61,7 +61,7 @@ def create(
 
     Examples:
       tidegate keys create "platform team" --grant admin
-      tidegate keys create "admissions job" --grant producer:hospital.admissions
+      tidegate keys create "admissions job" --grant reporter:hospital.admissions
 
     Exit codes: 0 made, 2 a role or an instant makes no sense, 3 the database does not serve.
     """

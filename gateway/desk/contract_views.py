@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from contracts.errors import NotFoundError
 from contracts.model import DataContract
 from gateway.desk.layout import Line, lay_out
-from gateway.services.consumers import ConsumerBook
+from gateway.factory import Factory
 from gateway.services.registry import LATEST, Registry
+from gateway.storage.proposals import Proposal
 from gateway.storage.sql import ContractVersion
 
 MOST_LINES = 2000
@@ -23,17 +24,20 @@ class ContractView:
     contract: DataContract
     lines: tuple[Line, ...]
     read_by: tuple[str, ...] | None
+    proposals: tuple[Proposal, ...]
+    """The changes that weaken what is enforced now, oldest first."""
 
 
-def contract_view(
-    registry: Registry, consumers: ConsumerBook, contract_id: str, version: str | None
-) -> ContractView:
+def contract_view(factory: Factory, contract_id: str, version: str | None) -> ContractView:
     """Give a contract's page: the version named, else the enforced one, else the highest. Raises NotFoundError."""
+    registry = factory.registry()
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)
     contract = DataContract.model_validate_json(shown.document)
     lines = tuple(lay_out(shown.document, head_lines=MOST_LINES))
-    return ContractView(shown, versions, contract, lines, consumers.readers((shown,)).get(shown.registry_id))
+    read_by = factory.consumers().readers((shown,)).get(shown.registry_id)
+    proposals = factory.approvals().proposals(contract_id)
+    return ContractView(shown, versions, contract, lines, read_by, proposals)
 
 
 def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:

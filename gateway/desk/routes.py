@@ -221,7 +221,7 @@ def contracts(factory: FactoryDep, principal: PrincipalDep) -> Response:
 @router.get("/desk/contracts/{contract_id}")
 def contract(contract_id: str, factory: FactoryDep, version: str | None = None) -> Response:
     """Show a contract: one version of it, the current one unless another is named."""
-    view = contract_views.contract_view(factory.registry(), factory.consumers(), contract_id, version)
+    view = contract_views.contract_view(factory, contract_id, version)
     return page("contract.html", view=view)
 
 

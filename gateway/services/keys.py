@@ -29,7 +29,7 @@ class KeyCabinet:
         now = self._now()
         if not grants:
             raise SettingsError(
-                "a key needs a role: viewer, producer, approver or admin, with or without a prefix"
+                "a key needs a role: viewer, reporter, producer, approver or admin, with or without a prefix"
             )
         if not name.isprintable() or not name.strip():
             raise SettingsError("a key needs a name that people can read, such as `admissions job`")

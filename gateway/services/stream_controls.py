@@ -8,7 +8,7 @@ from datetime import datetime
 from contracts.control import StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
 from contracts.reconciliation import HeartbeatAnswer
-from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
 from gateway.audit.chain import Change, content_hash
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
@@ -150,11 +150,11 @@ def subject_of_stream(stores: Stores, stream: str) -> str:
 
 
 def told_by(stores: Stores, stream: str, by: Principal) -> str:
-    """Let whoever may publish the contract tell of its stream. A subject that is hidden answers as one that is not."""
+    """Let whoever may report for the contract tell of its stream. A subject that is hidden answers as one that is not."""
     subject = subject_of_stream(stores, stream)
     if not by.sees(subject):
         raise NotFoundError(f"no contract is published under the id {stream}")
-    may_publish(by, subject)
+    may_report(by, subject)
     return subject
 
 

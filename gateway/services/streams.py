@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from contracts.errors import ConflictError, NotFoundError
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
-from gateway.access.principal import ANONYMOUS, Principal, Role, may_publish, subject_of
+from gateway.access.principal import ANONYMOUS, Principal, Role, may_report, subject_of
 from gateway.services.stream_conditions import StreamCondition, condition_of
 from gateway.storage.database import Database
 from gateway.storage.reports import Buckets, StreamSums
@@ -120,14 +120,14 @@ class ReportBook:
         """Keep a report; False when it was kept before, or comes when reports of its age are deleted already.
 
         A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
-        same one, or when the report is about another stream; NotFoundError and Forbidden when `by` may not publish
+        same one, or when the report is about another stream; NotFoundError and Forbidden when `by` may not report
         for the topic of the contract that the stream enforces.
         """
         if report.stream != stream:
             raise ConflictError(
                 f"the report is about the stream {report.stream}; post it there, not to {stream}"
             )
-        may_publish(by, subject_of(report.topic))
+        may_report(by, subject_of(report.topic))
 
         def work(stores: Stores) -> bool:
             _may_report(stores, stream, by)
@@ -231,13 +231,13 @@ class StreamReader:
 
 
 def _may_report(stores: Stores, stream: str, by: Principal) -> None:
-    """Let somebody report about a stream: it belongs to whoever may publish the contract that it is named after."""
+    """Let somebody report about a stream: it belongs to whoever may report for the contract that it is named after."""
     topic = stores.contracts.topic_of(stream)
-    if topic is None and by.may_everywhere(Role.PRODUCER):
+    if topic is None and by.may_everywhere(Role.REPORTER):
         return
     if topic is None or not by.sees(subject_of(topic)):
         raise NotFoundError(f"no contract is published under the id {stream}")
-    may_publish(by, subject_of(topic))
+    may_report(by, subject_of(topic))
 
 
 def _known(stores: Stores, stream: str) -> StreamSums:

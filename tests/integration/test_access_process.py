@@ -100,7 +100,7 @@ def test_the_job_fetches_and_reports_with_its_key(
     admin = make_key("admin")["token"]
     headers = {"Authorization": f"Bearer {admin}", "Content-Type": "application/yaml"}
     assert server.http.post("/api/v1/contracts", content=CONTRACT_YAML, headers=headers).status_code == 201
-    key = make_key("producer:hospital.")
+    key = make_key("reporter:hospital.")
     settings = JobSettings.model_validate(
         {"bootstrap_servers": "none:0", "registry_url": server.url, "warehouse": "w", "checkpoints": "c"}
         | {"registry_user": key["key_id"], "registry_password": key["secret"]}

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.api.examples import CONTRACT
+
 from .conftest import Hire, Person, same_but_for
 
 MakeContract = Callable[..., bytes]
@@ -36,10 +38,11 @@ def test_each_role_may_what_the_matrix_says(hire: Hire, make_contract: MakeContr
     ]
     allowed = {
         role: [hire(f"{role}:hospital.").ask(*attempt).status_code for attempt in attempts]
-        for role in ("viewer", "producer", "approver")
+        for role in ("viewer", "reporter", "producer", "approver")
     }
     assert allowed == {
         "viewer": [200, 200, 403, 403, 403, 403, 403],
+        "reporter": [200, 200, 403, 403, 403, 403, 403],
         "producer": [200, 200, 200, 201, 403, 403, 403],
         "approver": [200, 200, 200, 200, 200, 201, 200],
     }
@@ -50,7 +53,7 @@ def test_a_producer_neither_agrees_for_consumers_nor_gets_rid_of_them(
     hire: Hire, make_contract: MakeContract
 ) -> None:
     producer = hire("producer:hospital.")
-    rules = [{"id": "old", "kind": "range", "field": "/age", "minimum": 18}]
+    rules = [*CONTRACT["rules"], {"id": "old", "kind": "range", "field": "/age", "minimum": 18}]
     breaking = make_contract(version="1.3.0", rules=rules)
     refused = producer.ask("POST", CONTRACTS, breaking)
     candidate = refused.json()["change"]["candidate"]

@@ -114,13 +114,14 @@ def test_each_role_may_what_the_matrix_says(hire: Hire, make_contract: MakeContr
         ("DELETE", version, None),
     ]
     allowed = {}
-    for role in ("viewer", "producer", "approver", "admin"):
+    for role in ("viewer", "reporter", "producer", "approver", "admin"):
         person = hire(f"{role}:hospital.")
         statuses = [person.ask(*attempt).status_code for attempt in attempts]
         allowed[role] = [status != 403 for status in statuses]
         assert all(status < 500 for status in statuses)
     assert allowed == {
         "viewer": [True, False, False, False],
+        "reporter": [True, False, False, False],
         "producer": [True, True, False, False],
         "approver": [True, True, True, False],
         "admin": [True, True, True, True],
@@ -169,14 +170,25 @@ class TestReports:
         return answer.status_code, answer.json().get("detail", "")
 
     def test_a_job_reports_about_the_contracts_of_its_prefixes(self, hire: Hire) -> None:
-        job = hire("producer:hospital.")
+        job = hire("reporter:hospital.")
         assert self.post(job, "hospital.admissions", "hospital.admissions") == (201, "")
+
+    def test_a_job_registers_and_publishes_nothing(self, hire: Hire, make_contract: MakeContract) -> None:
+        job = hire("reporter:hospital.")
+        schema = {"schema": "{}", "schemaType": "JSON"}
+        for path, body in (
+            (CONTRACTS, make_contract(version="1.3.0")),
+            ("/subjects/hospital.admissions-value/versions", schema),
+            ("/subjects/hospital.admissions-value/versions/1/tags", {}),
+            ("/associations", {"associations": []}),
+        ):
+            assert job.ask("POST", path, body).status_code == 403
 
     def test_a_viewer_reports_nothing(self, hire: Hire) -> None:
         assert self.post(hire("viewer:hospital."), "hospital.admissions", "hospital.admissions")[0] == 403
 
     def test_a_stream_of_others_does_not_exist_and_a_topic_of_others_is_refused(self, hire: Hire) -> None:
-        job = hire("producer:hospital.")
+        job = hire("reporter:hospital.")
         hidden, unknown = (self.post(job, name, "hospital.x") for name in (HIDDEN, UNKNOWN))
         assert hidden == (404, f"no contract is published under the id {HIDDEN}")
         assert unknown == (404, f"no contract is published under the id {UNKNOWN}")

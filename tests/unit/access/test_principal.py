@@ -49,5 +49,5 @@ def test_a_grant_is_written_as_it_is_read(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", ":x", "root", "viewer.x", " viewer"])
 def test_a_word_that_is_no_role_is_refused_with_those_that_are(text: str) -> None:
-    with pytest.raises(SettingsError, match="the roles are viewer, producer, approver, admin"):
+    with pytest.raises(SettingsError, match="the roles are viewer, reporter, producer, approver, admin"):
         Grant.read(text)

@@ -38,13 +38,14 @@ def about(name: str) -> list[tuple[str, str, Any]]:
 
 def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
     allowed = {}
-    for role in ("viewer", "producer", "approver", "admin"):
+    for role in ("viewer", "reporter", "producer", "approver", "admin"):
         person = hire(f"{role}:hospital.")
         statuses = [person.ask(*attempt).status_code for attempt in about(MINE)]
         assert set(statuses) <= {200, 201, 403}
         allowed[role] = [status != 403 for status in statuses]
     assert allowed == {
         "viewer": [True, False, False, False, False, True, False],
+        "reporter": [True, True, True, False, False, True, False],
         "producer": [True, True, True, False, False, True, False],
         "approver": [True] * 7,
         "admin": [True] * 7,
@@ -52,14 +53,14 @@ def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
 
 
 def test_the_job_answers_a_request_and_nobody_who_only_looks(hire: Hire) -> None:
-    approver, producer, viewer = (hire(f"{role}:hospital.") for role in ("approver", "producer", "viewer"))
+    approver, job, viewer = (hire(f"{role}:hospital.") for role in ("approver", "reporter", "viewer"))
     stranger = hire("admin:nyc.")
     asked = approver.ask("POST", f"{STREAMS}/{MINE}/reconciliations", {}).json()["asked"]
     assert asked["by"] == approver.name
-    heard = producer.ask("POST", f"{STREAMS}/{MINE}/heartbeat", None)
+    heard = job.ask("POST", f"{STREAMS}/{MINE}/heartbeat", None)
     assert heard.json() == {"reconciliation": asked}
     result = "POST", f"{STREAMS}/{MINE}/reconciliations/{asked['id']}/result", RESULT
-    assert [each.ask(*result).status_code for each in (viewer, stranger, producer)] == [403, 404, 201]
+    assert [each.ask(*result).status_code for each in (viewer, stranger, job)] == [403, 404, 201]
     page = f"/desk/streams/{MINE}/reconcile"
     assert [each.ask("POST", page, {}).status_code for each in (viewer, stranger, approver)] == [
         403,

@@ -457,3 +457,17 @@ def test_proposals_of_one_contract_stay_few(people: People) -> None:
 
 def test_roles_are_as_documented() -> None:
     assert NATIVE["POST", "/api/v1/contracts/{contract_id}/approvals"].role is Role.APPROVER
+
+
+@only_sqlite
+def test_the_desk_shows_what_waits_for_an_approver(people: People) -> None:
+    page = f"/desk/contracts/{ID}"
+    assert "wait for an approver" not in people.producer.ask("GET", page).text
+    candidate = people.producer.ask("POST", "/api/v1/contracts", loose()).json()["proposal"]["candidate"]
+    shown = people.approver.ask("GET", page).text
+    assert "Changes that wait for an approver" in shown
+    assert f"tidegate approve {ID} {candidate}" in shown
+    assert "`/admission_id`: mask was hash and is not given any more" in shown
+    assert people.producer.name in shown
+    people.approver.ask("POST", f"{HERE}/approvals", {"candidate": candidate})
+    assert f"approved by {people.approver.name}" in people.producer.ask("GET", page).text

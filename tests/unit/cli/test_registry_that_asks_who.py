@@ -90,3 +90,37 @@ def test_check_names_the_consumers_that_only_the_registry_knows(
     published = tidegate("publish", contract, "--registry", registry)
     assert published.returncode == 1
     assert b"have aged acknowledge the candidate" in b" ".join(published.stderr.split())
+
+
+def test_a_weaker_contract_is_published_when_another_person_approved_it(
+    tidegate: Run,
+    contract: Path,
+    registry: str,
+    key: Callable[[str], Credentials],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, approver = key("producer:hospital."), key("approver:hospital.")
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", producer.token)
+    assert tidegate("publish", contract, "--registry", registry).returncode == 0
+    text = contract.read_text()
+    weaker = text.replace("version: 1.2.0", "version: 2.0.0").replace("[999]", "[998]")
+    assert weaker.count("998") == 1
+    contract.write_text(weaker)
+    refused = tidegate("publish", contract, "--registry", registry)
+    assert refused.returncode == 1
+    told = b" ".join(refused.stderr.split())
+    assert b"would be less strict than what is enforced: the rule `age-is-known` lets records pass" in told
+    assert b"with the role approver" in told
+    listed = tidegate("approve", "hospital.admissions", "--registry", registry)
+    assert listed.returncode == 0
+    candidate = listed.stdout.split(b"candidate ")[1].split(b",")[0].decode()
+    approve = ("approve", "hospital.admissions", candidate, "--registry", registry)
+    assert tidegate(*approve).returncode == 2
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", approver.token)
+    assert b"approved by key:" in tidegate(*approve).stdout
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", producer.token)
+    published = tidegate("publish", contract, "--registry", registry)
+    assert published.returncode == 0
+    assert b"hospital.admissions 2.0.0 published" in published.stdout
+    nothing = tidegate("approve", "hospital.admissions", "--registry", registry)
+    assert nothing.stdout == b"no change of hospital.admissions waits for an approver\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.access.principal import ANONYMOUS as SOMEBODY
 from gateway.confluent.entities import SchemaRequest
 from gateway.factory import Factory
 from gateway.services.registration import Manner
