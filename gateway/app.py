@@ -101,6 +101,10 @@ _TAGS = [
         "name": "consumers",
         "description": "Who reads what; what a change breaks, and for whom; who agreed to it.",
     },
+    {
+        "name": "approvals",
+        "description": "Changes that weaken what is enforced, and the other person who approves them.",
+    },
     {"name": "judge", "description": "Judge records with the plan that the streaming job uses."},
     {"name": "streams", "description": "What the streams did: batch reports in, state and history out."},
     {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},

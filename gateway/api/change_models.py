@@ -78,8 +78,8 @@ _PROPOSAL: dict[str, Any] = {
     ],
     "proposed_by": "key:3f9c2a71b0de",
     "proposed_at": "2026-07-01T12:00:00Z",
-    "approved_by": None,
-    "approved_at": None,
+    "approved_by": "key:5d1e9c0a7b42",
+    "approved_at": "2026-07-01T12:30:00Z",
     "next_step": "Have another person than key:3f9c2a71b0de, with the role approver, run `tidegate approve "
     f"hospital.admissions {_CANDIDATE}`, then make the same request again",
 }
