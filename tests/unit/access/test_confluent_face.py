@@ -307,7 +307,10 @@ def test_registering_by_force_needs_an_approver(hire: Hire) -> None:
     assert producer.ask("POST", path, schema).status_code == 409
     refused = producer.ask("POST", f"{path}?force=true", schema)
     assert (refused.status_code, refused.json()["error_code"]) == (403, 40301)
-    assert approver.ask("POST", f"{path}?force=True", schema).status_code == 200
+    proposed = approver.ask("POST", f"{path}?force=True", schema)
+    assert proposed.status_code == 409
+    assert "contract.not-approved" in proposed.json()["message"]
+    assert hire("approver:a.").ask("POST", f"{path}?force=True", schema).status_code == 200
     for name in (HIDDEN, UNKNOWN):
         assert approver.ask("POST", f"/subjects/{name}/versions?force=true", schema).status_code == 403
 
