@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from contracts.document import LoadedContract
 from contracts.errors import ContractError, Problem, TidegateError
+
+if TYPE_CHECKING:
+    from contracts.document import LoadedContract  # brings the judge, which `--help` needs not load
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)
