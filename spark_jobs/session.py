@@ -27,15 +27,21 @@ def build_session(settings: SinkSettings) -> SparkSession:
     Raises SettingsError when the jars are missing, when Kafka delegation tokens are asked for, or when the
     executors run another version of Tidegate or do not see the folder of the tables.
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
     # Otherwise the workers start the machine's python3, where nothing of ours is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if is_local(settings):
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    engine = {**_engine(settings), **_extensions(settings)}
+    # PySpark puts what it starts Java with into Java's arguments, which every user of the machine can list. The catalog's
+    # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
+    launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
+    SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
-    for key, value in {**_engine(settings), **catalog_options(settings), **_extensions(settings)}.items():
+    for key, value in {**engine, **catalog_options(settings)}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -79,8 +85,12 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # The job logs what matters itself, as JSON.
         "spark.log.level": "ERROR",
-        # Spark's own, and what says in other words how to reach Kafka: plans and the page show options.
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore[.]key",
+        # Spark's own, what says in other words how to reach Kafka and stores, and all of the catalog, whose properties
+        # have names of their own: plans, the page, event logs and SET show options.
+        "spark.redaction.regex": (
+            "(?i)secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key"
+            f"|sql[.]catalog[.]{CATALOG}[.]"
+        ),
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A checkpoint carries no safety here, so nothing of it is worth keeping.

@@ -45,6 +45,7 @@ class SinkSettings(KafkaSettings):
     spark_ui: bool = False
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,
+        repr=False,  # they may hold secrets
         description="Properties of the Iceberg catalog `lake`; empty: a JDBC catalog in the warehouse.",
     )
 

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from contracts.crash import chain_of, described
 from contracts.errors import TidegateError
+from gateway.cli.argument_secrets import refuse_secrets
 from gateway.cli.exits import MEANINGS, ExitCode, exit_code
 from gateway.cli.terminal import err, show_error
 from gateway.cli.verbs import HELP, VerbGroup
@@ -48,6 +49,7 @@ def tidegate(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line, by default the process's own, and exit. Only a bug shows a traceback."""
     try:
+        refuse_secrets(sys.argv[1:] if arguments is None else arguments)
         get_command(app).main(arguments, prog_name="tidegate")
     except TidegateError as error:
         show_error(error)

@@ -1,0 +1,56 @@
+"""A secret among the arguments is refused before anything else is done, by every verb."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.cli.exits import ExitCode
+from gateway.cli.main import main
+from gateway.cli.verbs import VERBS
+
+USER = "TIDEGATE_REGISTRY_USER"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable"),
+    [
+        (["--database-url", "postgresql://u:s3cr3t@db/registry"], "TIDEGATE_DATABASE_URL"),
+        (["--database-url=postgresql+psycopg://u:s3cr3t@db/registry"], "TIDEGATE_DATABASE_URL"),
+        (["--database-url", "postgresql://u:s3cr3t/?#@db/registry"], "TIDEGATE_DATABASE_URL"),
+        (["--database-url", "postgresql://db/registry?user=u&password=s3cr3t"], "TIDEGATE_DATABASE_URL"),
+        (["--registry", "https://id:s3cr3t@registry:8081"], USER),
+        (["--against=https://id:s3cr3t@registry"], USER),
+        (["jdbc:postgresql://db/lake?user=u&password=s3cr3t"], "the variable TIDEGATE_"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["serve", "enforce", "keys", "publish"])
+def test_a_password_is_refused_and_the_variable_is_named(
+    verb: str, arguments: list[str], variable: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, *arguments])
+    said = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == ExitCode.USAGE
+    assert f"set {variable}" in said
+    assert "list of processes" in said
+    assert "s3cr3t" not in said
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sqlite:////var/lib/tidegate/registry.db",
+        "postgresql://u@db:5432/registry",
+        "postgresql://db:5432/registry?options=a@b",
+        "postgresql:///registry?host=/run/postgresql&user=tidegate",
+        "http://registry:8081/path@x",
+        "git:origin/main",
+    ],
+)
+@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+def test_addresses_without_a_password_pass(
+    verb: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([verb, "--help", "--database-url", address, address])
+    assert "list of processes" not in capsys.readouterr().err
