@@ -13,10 +13,8 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from contracts.bounds import Instant, Offsets, StreamText, TopicText, VersionText
 from contracts.counts import Count, RuleCount
-
-Offsets = dict[Count, Count]
-"""Source partition to offset."""
 
 Sentence = Annotated[str, Field(max_length=1000)]
 
@@ -55,11 +53,11 @@ class Trip(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: UUID
-    stream: str
-    topic: str
-    contract: str = Field(description="id@version that the batch was judged by.")
+    stream: StreamText
+    topic: TopicText
+    contract: VersionText = Field(description="id@version that the batch was judged by.")
     epoch: Count
-    at: AwareDatetime
+    at: Instant
     start: Offsets = Field(description="First offset of the batch, by partition.")
     end: Offsets = Field(description="First offset after the batch, by partition.")
     records: Count
@@ -160,9 +158,9 @@ class StreamEvent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: UUID
-    stream: str
+    stream: StreamText
     kind: EventKind
-    at: AwareDatetime
+    at: Instant
     message: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Of a stop or failure: what it was and what to do. Holds no payload value."
     )

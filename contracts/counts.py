@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,6 +11,10 @@ from contracts.verdict import Severity, Stage
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """What every database and Kafka itself can hold."""
+
+LONGEST_CODE: Final = 500
+CodeText = Annotated[str, Field(max_length=LONGEST_CODE)]
+"""Rule id, expectation id, schema keyword or column name."""
 
 RuleKey = tuple[Stage, str, Severity]
 """What is counted: the stage, the rule id, keyword or column, and its severity."""
@@ -22,7 +26,7 @@ class RuleCount(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stage: Stage
-    code: str
+    code: CodeText
     severity: Severity
     records: Annotated[int, Field(ge=1, lt=2**63)]
 

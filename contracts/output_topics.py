@@ -13,12 +13,19 @@ LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
 
+_QUARANTINE: Final = ".quarantine"
 _NO_LIMIT: Final = str(2**63 - 1)
 
 
 def quarantine_topic(topic: str) -> str:
     """Name of the topic that takes the refused records of `topic`."""
-    return f"{topic}.quarantine"
+    return f"{topic}{_QUARANTINE}"
+
+
+def source_of_quarantine(topic: str) -> str | None:
+    """Return the source topic whose refused records `topic` takes; None for a name that is not made so."""
+    source = topic.removesuffix(_QUARANTINE)
+    return source if source and source != topic else None
 
 
 def accepted_topic(topic: str) -> str:

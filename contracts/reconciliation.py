@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.control import Offsets
+from contracts.bounds import MOST_PLACES, Instant, Offsets, StreamText
 from contracts.counts import Count
 
 PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
@@ -19,7 +19,7 @@ class NamedRecords(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     count: Count
-    first: tuple[PlaceText, ...]
+    first: Annotated[tuple[PlaceText, ...], Field(max_length=MOST_PLACES)]
 
 
 class FaultyRecords(BaseModel):
@@ -42,7 +42,7 @@ class Findings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stream: str
+    stream: StreamText
     holds: bool
     epoch: Count
     n: Count
@@ -72,7 +72,7 @@ class ReconciliationResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    at: AwareDatetime = Field(description="When the job had looked at everything, or gave up.")
+    at: Instant = Field(description="When the job had looked at everything, or gave up.")
     findings: Findings | None = None
     failure: Annotated[str, Field(max_length=2000)] | None = Field(
         default=None, description="Why there are no findings. Holds no payload value."

@@ -9,9 +9,24 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from contracts.counts import Count, RuleCount
+from contracts.bounds import (
+    MOST_COLUMNS,
+    MOST_EXPECTATIONS,
+    MOST_RECORDS,
+    MOST_RULES,
+    MOST_STEPS,
+    Instant,
+    LineText,
+    Offsets,
+    StepMilliseconds,
+    StepText,
+    StreamText,
+    TopicText,
+    VersionText,
+)
+from contracts.counts import CodeText, Count, RuleCount
 from contracts.shadow import ShadowResult
 
 
@@ -36,9 +51,9 @@ class ExpectationResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str
-    type: str = Field(description="Name of the expectation, in Great Expectations' vocabulary.")
-    columns: tuple[str, ...] = ()
+    id: CodeText
+    type: LineText = Field(description="Name of the expectation, in Great Expectations' vocabulary.")
+    columns: Annotated[tuple[CodeText, ...], Field(max_length=MOST_COLUMNS)] = ()
     outcome: ExpectationOutcome
     judged_by: Literal["tidegate", "great_expectations"]
     considered: Count = 0
@@ -59,35 +74,37 @@ class BatchReport(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stream: str
-    topic: str
-    quarantine_topic: str
-    sink: str = Field(description="Human-readable sink, such as iceberg:lake.hospital.admissions.")
+    stream: StreamText
+    topic: TopicText
+    quarantine_topic: TopicText
+    sink: LineText = Field(description="Human-readable sink, such as iceberg:lake.hospital.admissions.")
     epoch: Count
     n: Annotated[int, Field(ge=1, lt=2**63)]
-    contract: str = Field(description="id@version in force for the batch.")
-    fingerprint: str
-    started_at: AwareDatetime
-    committed_at: AwareDatetime
+    contract: VersionText = Field(description="id@version in force for the batch.")
+    fingerprint: LineText
+    started_at: Instant
+    committed_at: Instant
     records: Count
     written: Count
     warned: Count
     alerted: Count
     quarantined: Count
     dropped: Count
-    rules: tuple[RuleCount, ...] = ()
-    expectations: tuple[ExpectationResult, ...] = ()
+    rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    expectations: Annotated[tuple[ExpectationResult, ...], Field(max_length=MOST_EXPECTATIONS)] = ()
     shadow: ShadowResult | None = Field(
         default=None,
         description="What a version would have made of the batch that is judged beside this one.",
     )
-    start: dict[Count, Count]
-    end: dict[Count, Count]
+    start: Offsets
+    end: Offsets
     lag_records: Count | None = Field(
         default=None, description="Records in the topic past `end` when the batch was committed."
     )
-    timings_ms: dict[str, Count] = Field(
-        default_factory=dict, description="Milliseconds by step: judge, quarantine, stage, publish."
+    timings_ms: dict[StepText, StepMilliseconds] = Field(
+        default_factory=dict,
+        max_length=MOST_STEPS,
+        description="Milliseconds by step: judge, quarantine, stage, publish.",
     )
 
     @model_validator(mode="after")
@@ -98,4 +115,14 @@ class BatchReport(BaseModel):
             raise ValueError("warned and alerted records are part of written, and here exceed it")
         if len({(count.stage, count.code, count.severity) for count in self.rules}) < len(self.rules):
             raise ValueError("a rule is counted twice in rules")
+        if len({each.id for each in self.expectations}) < len(self.expectations):
+            raise ValueError("an expectation stands twice in expectations")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_summed(self) -> Self:
+        shadow = () if self.shadow is None else self.shadow.counts
+        counts = (self.records, *(count.records for count in self.rules), *shadow)
+        if max(counts) > MOST_RECORDS:
+            raise ValueError(f"a batch has at most {MOST_RECORDS} records")
         return self

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from contracts.counts import Count, RuleCount, RuleKey, rule_counts
+from contracts.bounds import MOST_RULES, PointerText, VersionText
+from contracts.counts import CodeText, Count, RuleCount, RuleKey, rule_counts
 from contracts.verdict import Stage
 
 MOST_SAMPLES = 20
@@ -29,8 +30,8 @@ class ShadowReason(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stage: Stage
-    code: str
-    pointer: str
+    code: CodeText
+    pointer: PointerText
 
 
 class ShadowSample(BaseModel):
@@ -56,15 +57,23 @@ class ShadowResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: str = Field(description="Version of the contract that is judged beside the enforced one.")
+    version: VersionText = Field(
+        description="Version of the contract that is judged beside the enforced one."
+    )
     compared: Count = 0
     would_refuse: Count = 0
     would_accept: Count = 0
     would_stop: Count = 0
-    refused_by: tuple[RuleCount, ...] = ()
-    accepted_by: tuple[RuleCount, ...] = ()
+    refused_by: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    accepted_by: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
     samples: Annotated[tuple[ShadowSample, ...], Field(max_length=MOST_SAMPLES)] = ()
     failure: Annotated[str, Field(max_length=500)] | None = None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return every number of records in it."""
+        rules = (count.records for count in (*self.refused_by, *self.accepted_by))
+        return (self.compared, self.would_refuse, self.would_accept, self.would_stop, *rules)
 
     @property
     def changes_nothing(self) -> bool:
@@ -100,8 +109,8 @@ class ShadowFindings(BaseModel):
 
 
 def added(counts: Iterable[Iterable[RuleCount]]) -> tuple[RuleCount, ...]:
-    """Add counts by rule, most frequent first."""
+    """Add counts by rule, most frequent first, at most MOST_RULES of them."""
     sums: Counter[RuleKey] = Counter()
     for each in counts:
         sums.update({(count.stage, count.code, count.severity): count.records for count in each})
-    return rule_counts(sums)
+    return rule_counts(sums)[:MOST_RULES]

@@ -103,7 +103,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     sink: SinkKind = None,
     warehouse: Warehouse = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Most records to name of each kind.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, max=10_000, help="Most records to name of each kind.")] = 20,
 ) -> None:
     """Prove from topics, sink and ledger that every offset of a stream has one fate.
 

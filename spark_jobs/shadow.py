@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from contracts.counts import RuleCount, RuleKey, rule_counts
+from contracts.bounds import LONGEST_POINTER, MOST_RULES
+from contracts.counts import LONGEST_CODE, RuleCount, RuleKey, rule_counts
 from contracts.plan import EnforcementPlan
 from contracts.rules.clock import Moments
 from contracts.shadow import Change, ShadowReason, ShadowResult, ShadowSample
@@ -179,7 +180,9 @@ class Differences:
             seen.value, seen.header, typed=self._typed, moments=Moments(records=seen.timestamp), key=seen.key
         )
         return tuple(
-            ShadowReason(stage=each.stage, code=each.code, pointer=each.pointer)
+            ShadowReason(
+                stage=each.stage, code=each.code[:LONGEST_CODE], pointer=each.pointer[:LONGEST_POINTER]
+            )
             for each in verdict.violations[:_MOST_REASONS]
         )
 
@@ -189,7 +192,7 @@ class Differences:
         for failed, records in kinds:
             for slot in self._refusing(change).failed_slots(failed):
                 counts[slot.stage, slot.code, slot.severity] += records
-        return rule_counts(counts)
+        return rule_counts(counts)[:MOST_RULES]
 
     def _refusing(self, change: Change) -> EnforcementPlan:
         return self._shadow.plan() if change is Change.REFUSE else self._active

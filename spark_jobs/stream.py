@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 from pyspark import inheritable_thread_target
 
+from contracts.bounds import MOST_EXPECTATIONS, MOST_RULES
 from contracts.control import EventKind
 from contracts.counts import rule_counts
 from contracts.errors import Fenced, StreamStopped, Unavailable
@@ -337,8 +338,8 @@ class StreamAttempt:
             alerted=decision.alerted,
             quarantined=decision.quarantined,
             dropped=decision.dropped,
-            rules=rule_counts(decision.rules + published.evidence),
-            expectations=decision.expectations,
+            rules=rule_counts(decision.rules + published.evidence)[:MOST_RULES],
+            expectations=decision.expectations[:MOST_EXPECTATIONS],
             shadow=self._compared(judged),
             start=batch.start,
             end=batch.end,

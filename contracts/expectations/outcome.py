@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from contracts.bounds import MOST_COLUMNS
 from contracts.expectations.compile import CompiledExpectation
 from contracts.expectations.result import Finding
 from contracts.model import DataContract, Expectation
@@ -61,7 +62,7 @@ def _result(contract: DataContract, judged: Judged, classified: set[str]) -> Exp
     return ExpectationResult(
         id=expectation.id,
         type=expectation.type,
-        columns=compiled.columns,
+        columns=compiled.columns[:MOST_COLUMNS],
         outcome=_outcome(contract, expectation, finding),
         judged_by="great_expectations" if compiled.check is None else "tidegate",
         considered=finding.considered if finding else 0,

@@ -14,7 +14,6 @@ from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subj
 from gateway.access.rules import Reach, Rule, rule_of
 from gateway.api.dependencies import get_factory
 from gateway.storage.database import Database
-from gateway.storage.sql import Stores
 
 
 class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject is to who asks
@@ -77,7 +76,7 @@ async def permit_rule(
             _permit_found(request, rule.role, found, f"no contract is published under the id {contract_id}")
         case Reach.STREAM:
             stream = parameters["stream"]
-            found = await run_in_threadpool(_subject_of_stream, get_factory(request).database, stream)
+            found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, stream)
             _permit_found(request, rule.role, found, f"no batch of a stream {stream} was reported")
         case _:
             _permit_by_role(principal, rule, parameters)
@@ -108,13 +107,3 @@ def _permit_found(request: Request, role: Role, subject: str | None, unknown: st
 def _subject_of_contract(database: Database, contract_id: str) -> str | None:
     topic = database.read(lambda stores: stores.contracts.topic_of(contract_id))
     return None if topic is None else subject_of(topic)
-
-
-def _subject_of_stream(database: Database, stream: str) -> str | None:
-    def work(stores: Stores) -> str | None:
-        if stores.reports.sums_of(stream) is None:
-            topic = stores.contracts.topic_of(stream)  # it may be paused before its first batch
-            return None if topic is None else subject_of(topic)
-        return subject_of(stores.reports.last_report(stream).topic)
-
-    return database.read(work)

@@ -118,10 +118,10 @@ class AlertWriter:
                 )
             case StreamEvent(kind=EventKind.STOPPED | EventKind.FAILED):
                 kind = AlertKind.STOPPED if told.kind is EventKind.STOPPED else AlertKind.FAILED
-                sentence = told.message or f"the stream has {told.kind.value}"
+                sentence = _line(told.message or f"the stream has {told.kind.value}")
                 return Alert(kind, told.stream, told.at, sentence, self._page(told.stream))
             case StreamControl(is_paused=True, at=datetime() as at):
-                sentence = f"paused by {told.by}: {told.reason}"
+                sentence = _line(f"paused by {told.by}: {told.reason}")
                 return Alert(AlertKind.PAUSED, told.stream, at, sentence, self._page(told.stream))
             case _:
                 return None
@@ -170,7 +170,12 @@ _AFTER_TRIP = {
 def _most(rules: Sequence[RuleCount]) -> tuple[tuple[str, int], ...]:
     errors = (rule for rule in rules if rule.severity is Severity.ERROR)
     ordered = sorted(errors, key=lambda rule: (-rule.records, rule.code))
-    return tuple((rule.code, rule.records) for rule in ordered[:_MOST_RULES])
+    return tuple((_line(rule.code), rule.records) for rule in ordered[:_MOST_RULES])
+
+
+def _line(text: str) -> str:
+    """Return a text that others wrote as one line, so that it cannot pass for further lines of the message."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:

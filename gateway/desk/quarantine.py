@@ -1,4 +1,8 @@
-"""Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time."""
+"""Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time.
+
+Which topic is read follows from the stream's contract. Other records in it are never given out: whoever writes to the
+topic could otherwise place them on the page of somebody who may not read them where they came from.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from confluent_kafka import (
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import EventPointer, Evidence, headers_of, read_evidence
 from contracts.kafka_connection import KafkaConnection
+from contracts.output_topics import quarantine_topic
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
@@ -36,15 +41,33 @@ _Window = dict[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose refused records are looked at: the contract (and stream) of this id, which owns `topic`."""
+
+    contract_id: str
+    topic: str
+
+    @property
+    def quarantine_topic(self) -> str:
+        """Return the name of the topic that takes the stream's refused records."""
+        return quarantine_topic(self.topic)
+
+    def owns(self, evidence: Evidence) -> bool:
+        """Return whether a record was read from this topic and refused by this contract."""
+        contract_id, _, _ = evidence.contract.rpartition("@")
+        return evidence.source.topic == self.topic and contract_id == self.contract_id
+
+
+@dataclass(frozen=True, slots=True)
 class QuarantinedRecord:
-    """One record of a quarantine topic; `evidence` is None for a record that Tidegate did not put there."""
+    """One record of a quarantine topic, with the evidence that Tidegate added to it."""
 
     pointer: EventPointer
     timestamp: datetime | None
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
-    evidence: Evidence | None
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +94,26 @@ class QuarantineReader:
         self._consumer: Consumer | None = None
         self._quiet_until = 0.0
 
-    def latest(self, topic: str, *, limit: int, rule: str | None = None) -> Latest:
-        """Give the newest `limit` records of `topic`, of one violated rule if it is named.
+    def latest(self, origin: Origin, *, limit: int, rule: str | None = None) -> Latest:
+        """Return the newest `limit` refused records of a stream, of one violated rule if it is named.
 
         A topic that does not exist has no records: it is made with the first refusal.
         """
-        with self._session(topic) as session:
+        with self._session(origin) as session:
             return session.latest(limit, rule)
 
-    def record(self, pointer: EventPointer) -> QuarantinedRecord:
-        """Give one record by its place in the quarantine topic."""
-        with self._session(pointer.topic) as session:
-            low, high = session.edges().get(pointer.partition, (0, 0))
-            if low <= pointer.offset < high:
-                for message in session.read({pointer.partition: (pointer.offset, pointer.offset + 1)}):
-                    return _record(message)
-        raise NotFoundError(f"no record stands at {pointer}; retention may have removed it")
+    def record(self, origin: Origin, partition: int, offset: int) -> QuarantinedRecord:
+        """Return one refused record of a stream by its place in the quarantine topic."""
+        with self._session(origin) as session:
+            low, high = session.edges().get(partition, (0, 0))
+            if low <= offset < high:
+                for message in session.read({partition: (offset, offset + 1)}):
+                    if (found := _record(message, origin)) is not None:
+                        return found
+        raise NotFoundError(
+            f"{origin.quarantine_topic}/{partition}/{offset} holds no refused record of {origin.contract_id}; retention may "
+            "have removed it"
+        )
 
     def close(self) -> None:
         """Leave the broker."""
@@ -94,13 +121,13 @@ class QuarantineReader:
             self._drop_consumer()
 
     @contextmanager
-    def _session(self, topic: str) -> Iterator[_Session]:
+    def _session(self, origin: Origin) -> Iterator[_Session]:
         deadline = time.monotonic() + GIVE_UP_AFTER.total_seconds()
         if not self._lock.acquire(timeout=GIVE_UP_AFTER.total_seconds()):
             raise Unavailable("the desk is still reading for somebody else; try again")
         try:
             self._refuse_while_quiet()
-            yield _Session(self._connected(), topic, deadline)
+            yield _Session(self._connected(), origin, deadline)
         except (KafkaException, Unavailable) as error:
             # A consumer that has failed may hold half an assignment: the next look starts from a new one.
             self._drop_consumer()
@@ -142,11 +169,12 @@ class QuarantineReader:
 
 
 class _Session:
-    """Look-ups in one topic by one caller, all within one deadline."""
+    """Look-ups in the quarantine topic of one stream by one caller, all within one deadline."""
 
-    def __init__(self, consumer: Consumer, topic: str, deadline: float) -> None:
+    def __init__(self, consumer: Consumer, origin: Origin, deadline: float) -> None:
         self._consumer = consumer
-        self._topic = topic
+        self._origin = origin
+        self._topic = origin.quarantine_topic
         self._deadline = deadline
 
     def edges(self) -> _Window:
@@ -184,8 +212,8 @@ class _Session:
             for message in self.read(window):
                 looked_at += 1
                 read_bytes += len(message.value() or b"")
-                record = _record(message)
-                if rule is None or (record.evidence is not None and rule in record.evidence.rules):
+                record = _record(message, self._origin)
+                if record is not None and (rule is None or rule in record.evidence.rules):
                     found.append(record)
             offsets += sum(end - start for start, end in window.values())
             upper.update({partition: start for partition, (start, _) in window.items()})
@@ -223,21 +251,25 @@ class _Session:
 
 
 def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:
-    source = record.evidence.source if record.evidence is not None else record.pointer
+    source = record.evidence.source
     when = record.timestamp.timestamp() if record.timestamp is not None else 0.0
     return -when, -source.offset, source.partition
 
 
-def _record(message: Message) -> QuarantinedRecord:
+def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
+    """Return the record; None for one without evidence, or with that of another stream."""
     kind, milliseconds = message.timestamp()
     headers = tuple(headers_of(message))
+    evidence = read_evidence(headers)
+    if evidence is None or not origin.owns(evidence):
+        return None
     return QuarantinedRecord(
         pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
         timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,
         key=message.key(),
         value=message.value(),
         headers=headers,
-        evidence=read_evidence(headers),
+        evidence=evidence,
     )
 
 

@@ -97,8 +97,8 @@ class RecordView:
 
     record: QuarantinedRecord
     contract: DataContract | None
-    contract_name: str | None
-    stream: str | None
+    contract_name: str
+    stream: str
     reasons: tuple[Reason, ...]
     left_out: int
     size: int | None
@@ -188,7 +188,7 @@ def record_address(record: QuarantinedRecord) -> str:
 def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> RecordView:
     """Give a record's page. Without its contract nothing of the record itself is shown."""
     evidence, contract, sight = record.evidence, looking.contract, looking.sight
-    violations = evidence.violations if evidence is not None else ()
+    violations = evidence.violations
     shown = _shown(record, violations, looking)
     marked = {number for mark in shown.marking.marks for number in mark.violations}
     rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
@@ -197,13 +197,13 @@ def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> Reco
     return RecordView(
         record=record,
         contract=contract,
-        contract_name=evidence.contract if evidence is not None else None,
-        stream=evidence.contract.rpartition("@")[0] if evidence is not None else None,
+        contract_name=evidence.contract,
+        stream=evidence.contract.rpartition("@")[0],
         reasons=tuple(
             Reason(number, each, clause_of(contract, each.violation) if contract else None, number in marked)
             for number, each in enumerate(told, 1)
         ),
-        left_out=evidence.left_out if evidence is not None else 0,
+        left_out=evidence.left_out,
         size=None if record.value is None else len(record.value),
         key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=sight.shows(KEY)),
         headers=tuple(
@@ -234,9 +234,7 @@ def _hidden_parts(record: QuarantinedRecord, shown: _Shown, sight: Sight) -> set
 
 
 def _own_headers(record: QuarantinedRecord) -> frozenset[int]:
-    """Give the positions of the headers that Tidegate has written; none in a record that it did not put there."""
-    if record.evidence is None:
-        return frozenset()
+    """Return the positions of the headers that Tidegate has written."""
     last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OWN_HEADERS}
     return frozenset(last.values())
 
@@ -298,15 +296,14 @@ def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> F
 
 def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract) -> RecordRow:
     evidence = record.evidence
-    violations = evidence.violations if evidence is not None else ()
     ranked = sorted(
-        violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
+        evidence.violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
     )  # stable: the judge's order stands within
-    told = find(evidence.contract).tell(record, ranked[:1]) if evidence is not None else ()
+    told = find(evidence.contract).tell(record, ranked[:1])
     return RecordRow(
         address=record_address(record),
-        source=str(evidence.source if evidence is not None else record.pointer),
+        source=str(evidence.source),
         timestamp=record.timestamp,
         reason=told[0] if told else None,
-        others=max(0, len(ranked) - 1) + (evidence.left_out if evidence is not None else 0),
+        others=max(0, len(ranked) - 1) + evidence.left_out,
     )

@@ -16,13 +16,14 @@ from fastapi.routing import APIRoute
 from contracts.errors import ContractError, NotFoundError, TidegateError, Unavailable
 from contracts.evidence import EventPointer, Evidence
 from contracts.model import DataContract
+from contracts.output_topics import source_of_quarantine
 from gateway.access.errors import AccessError
 from gateway.access.gate import PrincipalDep
 from gateway.access.principal import Principal, Role, subject_of
 from gateway.api.dependencies import FactoryDep, read_body
 from gateway.desk import contract_views, record_views, stream_views
 from gateway.desk.expectation_views import expectation_rows
-from gateway.desk.quarantine import QuarantinedRecord
+from gateway.desk.quarantine import Origin, QuarantinedRecord
 from gateway.desk.ranges import ranges_within
 from gateway.desk.reconciliation_views import ReconciliationView
 from gateway.desk.rendering import ASSETS, asset, asset_response, page
@@ -150,7 +151,8 @@ def latest_records(
     if quarantine is None:
         return page("latest.html", state="unset", summary=summary, rule=rule, rows=(), latest=None)
     try:
-        latest = quarantine.latest(summary.quarantine_topic, limit=LATEST_RECORDS, rule=rule or None)
+        origin = Origin(stream, summary.topic)
+        latest = quarantine.latest(origin, limit=LATEST_RECORDS, rule=rule or None)
     except Unavailable as error:
         return page(
             "latest.html", state="away", summary=summary, rule=rule, rows=(), latest=None, detail=str(error)
@@ -159,9 +161,7 @@ def latest_records(
 
     @cache
     def find(named: str) -> record_views.Looking:
-        evidence = next(
-            each.evidence for each in latest.records if each.evidence and each.evidence.contract == named
-        )
+        evidence = next(each.evidence for each in latest.records if each.evidence.contract == named)
         return _looking(factory, principal, evidence, subject)
 
     rows = record_views.record_rows(latest, rule, find)
@@ -175,9 +175,10 @@ def record(
     principal: PrincipalDep,
     view: record_views.View = record_views.View.FORMATTED,
 ) -> Response:
-    """Show one refused record. Only topics that a stream quarantines to are read."""
-    subject = _subject_of(factory, principal, place.topic)
-    found = _quarantined(factory, place)
+    """Show one refused record. Only the quarantine topics of contracts are read."""
+    origin = _origin_of(factory, principal, place.topic)
+    subject = subject_of(origin.topic)
+    found = _quarantined(factory, origin, place)
     looking = _looking(factory, principal, found.evidence, subject)
     return page("record.html", view=record_views.record_view(found, looking, view))
 
@@ -197,9 +198,10 @@ def reveal(
     view: record_views.View = record_views.View.FORMATTED,
 ) -> Response:
     """Show one refused record with parts that its page hides; who asked for them is written down first."""
-    subject = _subject_of(factory, principal, place.topic)
+    origin = _origin_of(factory, principal, place.topic)
+    subject = subject_of(origin.topic)
     require_role(principal, subject)
-    found = _quarantined(factory, place)
+    found = _quarantined(factory, origin, place)
     looking = _looking(factory, principal, found.evidence, subject)
     hidden = {each.part for each in record_views.record_view(found, looking, view).hidden}
     if not hidden.issuperset(parts):
@@ -233,31 +235,35 @@ def static(digest: str, name: str) -> Response:
     return asset_response(asset(name))
 
 
-def _subject_of(factory: Factory, principal: Principal, topic: str) -> str:
-    """Name the subject whose stream quarantines to a topic, as far as the principal may see it."""
-    for summary in factory.streams(principal).summaries():
-        if summary.quarantine_topic == topic:
-            return subject_of(summary.topic)
-    raise NotFoundError(f"no stream quarantines to a topic {topic}")
+def _origin_of(factory: Factory, principal: Principal, topic: str) -> Origin:
+    """Return the stream that quarantines to a topic, as far as the principal may see it.
+
+    The name alone decides, with the contract that owns the source topic: what reports say of topics counts for nothing.
+    """
+    source = source_of_quarantine(topic)
+    contract_id = None if source is None else factory.registry().contract_of_topic(source)
+    if source is None or contract_id is None or not principal.sees(subject_of(source)):
+        raise NotFoundError(f"no stream quarantines to a topic {topic}")
+    return Origin(contract_id, source)
 
 
-def _quarantined(factory: Factory, place: EventPointer) -> QuarantinedRecord:
+def _quarantined(factory: Factory, origin: Origin, place: EventPointer) -> QuarantinedRecord:
     quarantine = factory.quarantine()
     if quarantine is None:
         raise Unavailable("the gateway knows no broker: start it with TIDEGATE_BOOTSTRAP_SERVERS set")
-    return quarantine.record(place)
+    return quarantine.record(origin, place.partition, place.offset)
 
 
 def _looking(
     factory: Factory,
     principal: Principal,
-    evidence: Evidence | None,
+    evidence: Evidence,
     subject: str,
     revealed: frozenset[str] = frozenset(),
 ) -> record_views.Looking:
     """Look through the contract version (`id@version`) that a record names, if the registry shows it."""
     may_reveal = principal.may(ROLE, subject)
-    version = None if evidence is None else _version(factory, principal, evidence.contract)
+    version = _version(factory, principal, evidence.contract)
     if version is None:
         return record_views.Looking.through(None, None, revealed, may_reveal=may_reveal)
     contract = DataContract.model_validate_json(version.document)

@@ -100,6 +100,10 @@ class Registry:
             raise _unknown(contract_id)
         return found
 
+    def contract_of_topic(self, topic: str) -> str | None:
+        """Return the id of the contract that owns a topic; None for a topic without one."""
+        return self._database.read(lambda stores: stores.contracts.contract_of_topic(topic))
+
     def contracts(self, wanted: VersionFilter, *, offset: int, limit: int) -> ContractPage:
         """List contracts by id, filtered by properties of their current version."""
         return ContractPage(

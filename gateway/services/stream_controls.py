@@ -7,7 +7,9 @@ from datetime import datetime
 
 from contracts.control import StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
+from contracts.output_topics import quarantine_topic
 from contracts.reconciliation import HeartbeatAnswer
+from contracts.report import BatchReport
 from gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
 from gateway.audit.chain import Change, content_hash
 from gateway.storage.database import Database
@@ -90,11 +92,13 @@ class StreamControls:
         A trip that was told before changes nothing. Gives what holds now. Raises ConflictError for a trip of another
         stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
         """
-        _require_same(stream, trip.stream)
+        require_same(stream, trip.stream)
         at = self._now()
 
         def work(stores: Stores) -> tuple[StreamControl, bool]:
-            subject = told_by(stores, stream, by)
+            topic = topic_told_by(stores, stream, by)
+            require_own(trip, topic)
+            subject = subject_of(topic)
             before = stores.controls.find(stream)
             if stores.controls.is_told(trip.id):
                 return before, False
@@ -110,7 +114,7 @@ class StreamControls:
 
     def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
         """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
-        _require_same(stream, event.stream)
+        require_same(stream, event.stream)
 
         def work(stores: Stores) -> bool:
             told_by(stores, stream, by)
@@ -136,9 +140,27 @@ class StreamControls:
         return self._database.write(work)
 
 
-def _require_same(stream: str, told: str) -> None:
+def require_same(stream: str, told: str) -> None:
+    """Raise ConflictError unless what a job told is about the stream that it was posted to."""
     if stream != told:
         raise ConflictError(f"this is about the stream {told}; post it there, not to {stream}")
+
+
+def require_own(told: BatchReport | Trip, topic: str) -> None:
+    """Raise ConflictError unless a job names the contract and the topics of its stream, whose contract has `topic`."""
+    stream, expected = told.stream, quarantine_topic(topic)
+    if told.contract.rpartition("@")[0] != stream:
+        raise ConflictError(
+            f"this names the contract {told.contract}; a batch of {stream} is judged by {stream}@VERSION"
+        )
+    named = {told.topic} - {topic}
+    if isinstance(told, BatchReport):
+        named |= {told.quarantine_topic} - {expected}
+    if named:
+        raise ConflictError(
+            f"this names the topic {min(named)}, and {stream} reads {topic} and refuses into {expected}; run the job "
+            "against the registry that holds its contract"
+        )
 
 
 def subject_of_stream(stores: Stores, stream: str) -> str:
@@ -150,12 +172,17 @@ def subject_of_stream(stores: Stores, stream: str) -> str:
 
 
 def told_by(stores: Stores, stream: str, by: Principal) -> str:
-    """Let whoever may report for the contract tell of its stream. A subject that is hidden answers as one that is not."""
-    subject = subject_of_stream(stores, stream)
-    if not by.sees(subject):
+    """Require that `by` may report about a stream; return its subject. A hidden subject answers as an unknown one."""
+    return subject_of(topic_told_by(stores, stream, by))
+
+
+def topic_told_by(stores: Stores, stream: str, by: Principal) -> str:
+    """Return the topic of a stream, if `by` may tell of it. Raises NotFoundError and Forbidden as `told_by` does."""
+    topic = stores.contracts.topic_of(stream)
+    if topic is None or not by.sees(subject_of(topic)):
         raise NotFoundError(f"no contract is published under the id {stream}")
-    may_report(by, subject)
-    return subject
+    may_report(by, subject_of(topic))
+    return topic
 
 
 def keep_control(

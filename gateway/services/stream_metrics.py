@@ -43,6 +43,7 @@ class StreamFacts:
     event: StreamEvent | None
     sums: StreamSums | None = None
     last: BatchReport | None = None
+    topic: str = ""
     rules: Sequence[RuleSum] = ()
     step_milliseconds: dict[str, int] | None = None
     shadow: ShadowFindings | None = None
@@ -63,7 +64,7 @@ class StreamMetrics(Collector):
         reported = [(each, each.sums, each.last) for each in facts if each.sums and each.last]
         yield from _states(facts)
         yield from _counts([(each, sums) for each, sums, _ in reported])
-        yield from _positions([last for _, _, last in reported])
+        yield from _positions([(each, last) for each, _, last in reported])
         yield from _shadows([each.shadow for each in facts if each.shadow])
         yield from _times([(each, last) for each, _, last in reported])
         yield from _reconciliations([each.reconciled for each in facts if each.reconciled])
@@ -72,16 +73,20 @@ class StreamMetrics(Collector):
 def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
     controls, events = stores.controls.all(), stores.controls.last_events()
     heartbeats = stores.controls.heartbeats()
+    topics = {
+        stream: topic for stream, topic in stores.contracts.topics().items() if by.sees(subject_of(topic))
+    }
     facts = {}
     for sums in stores.reports.sums():
-        stream, last = sums.stream, stores.reports.last_report(sums.stream)
-        if by.sees(subject_of(last.topic)):
+        stream = sums.stream
+        if stream in topics:
             facts[stream] = StreamFacts(
                 stream,
                 controls.get(stream, StreamControl(stream=stream)),
                 events.get(stream),
                 sums,
-                last,
+                stores.reports.last_report(stream),
+                topics[stream],
                 stores.sums.rules(stream),
                 stores.sums.milliseconds(stream),
                 _shadow(stores, controls.get(stream)),
@@ -89,8 +94,7 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
                 stores.reconciliations.last_findings(stream),
             )
     for stream in controls.keys() | events.keys() | heartbeats.keys():
-        topic = stores.contracts.topic_of(stream)
-        if stream not in facts and topic is not None and by.sees(subject_of(topic)):
+        if stream in topics and stream not in facts:
             control = controls.get(stream, StreamControl(stream=stream))
             facts[stream] = StreamFacts(
                 stream,
@@ -197,7 +201,7 @@ def _bounded(rules: Sequence[RuleSum]) -> Iterator[tuple[list[str], int]]:
         yield [_OTHER, _OTHER, severity], count
 
 
-def _positions(last: Sequence[BatchReport]) -> Iterator[Metric]:
+def _positions(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metric]:
     lag = GaugeMetricFamily(
         "tidegate_lag_records",
         "Records in the topic past the last batch, when it was committed.",
@@ -210,11 +214,11 @@ def _positions(last: Sequence[BatchReport]) -> Iterator[Metric]:
     )
     epoch = GaugeMetricFamily("tidegate_ledger_epoch", "Claims of the ledger.", labels=["stream"])
     number = GaugeMetricFamily("tidegate_ledger_batch", "Number of the last batch.", labels=["stream"])
-    for report in last:
+    for each, report in reported:
         if report.lag_records is not None:
             lag.add_metric([report.stream], report.lag_records)
         for partition, end in sorted(report.end.items())[:_MOST_PARTITIONS]:
-            offset.add_metric([report.stream, report.topic, str(partition)], end)
+            offset.add_metric([report.stream, each.topic, str(partition)], end)
         epoch.add_metric([report.stream], report.epoch)
         number.add_metric([report.stream], report.n)
     yield from (lag, offset, epoch, number)

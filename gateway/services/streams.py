@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from contracts.errors import ConflictError, NotFoundError
+from contracts.output_topics import quarantine_topic
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
-from gateway.access.principal import ANONYMOUS, Principal, Role, may_report, subject_of
+from gateway.access.principal import ANONYMOUS, Principal, subject_of
 from gateway.services.stream_conditions import StreamCondition, condition_of
+from gateway.services.stream_controls import require_own, require_same, topic_told_by
 from gateway.storage.database import Database
 from gateway.storage.reports import Buckets, StreamSums
 from gateway.storage.sql import Stores
@@ -120,17 +122,14 @@ class ReportBook:
         """Keep a report; False when it was kept before, or comes when reports of its age are deleted already.
 
         A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
-        same one, or when the report is about another stream; NotFoundError and Forbidden when `by` may not report
-        for the topic of the contract that the stream enforces.
+        same one, or when the report names another stream, contract or topic; NotFoundError and Forbidden when `by`
+        may not report for the topic of the contract that the stream enforces.
         """
-        if report.stream != stream:
-            raise ConflictError(
-                f"the report is about the stream {report.stream}; post it there, not to {stream}"
-            )
-        may_report(by, subject_of(report.topic))
+        require_same(stream, report.stream)
 
         def work(stores: Stores) -> bool:
-            _may_report(stores, stream, by)
+            topic = topic_told_by(stores, stream, by)
+            require_own(report, topic)
             return self._keep(stores, report)
 
         is_new = self._database.write(work)
@@ -171,15 +170,31 @@ class StreamReader:
     def summaries(self) -> tuple[StreamSummary, ...]:
         """Give the state of every stream that ever reported and that may be seen, by name."""
         now = self._now()
-        found = self._database.read(
-            lambda stores: tuple(_summary(stores, sums, now) for sums in stores.reports.sums())
-        )
-        return tuple(summary for summary in found if self._by.sees(subject_of(summary.topic)))
+
+        def work(stores: Stores) -> tuple[StreamSummary, ...]:
+            topics = stores.contracts.topics()
+            known = ((sums, topics.get(sums.stream)) for sums in stores.reports.sums())
+            found = (
+                _summary(stores, sums, topic, now)
+                for sums, topic in known
+                if topic is not None and self._by.sees(subject_of(topic))
+            )
+            return tuple(each for each in found if each is not None)
+
+        return self._database.read(work)
 
     def summary(self, stream: str) -> StreamSummary:
         """Give the state of one stream. Raises NotFoundError."""
         now = self._now()
-        return self._database.read(lambda stores: _summary(stores, _known(stores, stream), now))
+
+        def work(stores: Stores) -> StreamSummary:
+            sums, topic = _known(stores, stream), stores.contracts.topic_of(stream)
+            found = None if topic is None else _summary(stores, sums, topic, now)
+            if found is None:
+                raise _unknown(stream)
+            return found
+
+        return self._database.read(work)
 
     def batches(
         self, stream: str, since: datetime, until: datetime, limit: int = 1000
@@ -230,29 +245,25 @@ class StreamReader:
         )
 
 
-def _may_report(stores: Stores, stream: str, by: Principal) -> None:
-    """Let somebody report about a stream: it belongs to whoever may report for the contract that it is named after."""
-    topic = stores.contracts.topic_of(stream)
-    if topic is None and by.may_everywhere(Role.REPORTER):
-        return
-    if topic is None or not by.sees(subject_of(topic)):
-        raise NotFoundError(f"no contract is published under the id {stream}")
-    may_report(by, subject_of(topic))
-
-
 def _known(stores: Stores, stream: str) -> StreamSums:
     sums = stores.reports.sums_of(stream)
     if sums is None:
-        raise NotFoundError(f"no batch of a stream {stream} was reported")
+        raise _unknown(stream)
     return sums
 
 
-def _summary(stores: Stores, sums: StreamSums, now: datetime) -> StreamSummary:
+def _unknown(stream: str) -> NotFoundError:
+    return NotFoundError(f"no batch of a stream {stream} was reported")
+
+
+def _summary(stores: Stores, sums: StreamSums, topic: str, now: datetime) -> StreamSummary | None:
     last = stores.reports.last_report(sums.stream)
+    if last is None:
+        return None
     return StreamSummary(
         stream=sums.stream,
-        topic=last.topic,
-        quarantine_topic=last.quarantine_topic,
+        topic=topic,  # of the contract: what a report says of topics may be wrong, and opens nothing
+        quarantine_topic=quarantine_topic(topic),
         sink=last.sink,
         contract=last.contract,
         fingerprint=last.fingerprint,

@@ -102,6 +102,11 @@ class ContractStore:
         """Give the topic that a contract owns, None for an unknown contract."""
         return self._session.scalar(select(ContractRow.topic).where(ContractRow.id == contract_id))
 
+    def topics(self) -> dict[str, str]:
+        """Return the topic of every contract by its id."""
+        rows = self._session.execute(select(ContractRow.id, ContractRow.topic))
+        return {row.id: row.topic for row in rows}
+
     def add_contract(self, contract_id: str, topic: str, created_at: datetime) -> None:
         """Keep a new contract."""
         self._session.execute(

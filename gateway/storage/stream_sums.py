@@ -1,17 +1,26 @@
-"""What a stream's batches add up to by rule and by step: kept beside the reports, so that nobody sums them anew."""
+"""What a stream's batches add up to by rule and by step, kept beside the reports.
+
+A job can name any number of rules and steps over time. Only the first of a stream are kept by name; later ones share one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import BigInteger, Integer, Text, UniqueConstraint, insert, select
+from sqlalchemy import BigInteger, Integer, Text, UniqueConstraint, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.counts import RuleCount
+from contracts.bounds import MOST_RULES, MOST_STEPS
+from contracts.counts import RuleCount, RuleKey
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.tables import Table
+
+OTHER: Final = "(other)"
+"""Rule and step under which all are counted for which a stream has no room; no contract can have a rule of that id."""
 
 
 class StreamRuleRow(Table):
@@ -56,32 +65,57 @@ class StreamSumStore:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, report: BatchReport) -> None:
-        """Add a report that is new. Only in a write transaction: writers take turns."""
-        self._add_rules(report.stream, report.rules)
-        for step, milliseconds in report.timings_ms.items():
-            row = self._session.get(StreamStepRow, (report.stream, step))
-            if row is None:
-                self._session.add(StreamStepRow(stream=report.stream, step=step, milliseconds=milliseconds))
-            else:
-                row.milliseconds += milliseconds
-        self._session.flush()
+    def add(self, report: BatchReport) -> Mapping[RuleKey, int]:
+        """Add a report that is new; return its counts by rule, those without room under OTHER.
 
-    def _add_rules(self, stream: str, counts: Sequence[RuleCount]) -> None:
+        Only in a write transaction: writers take turns.
+        """
+        counts = self._add_rules(report.stream, report.rules)
+        self._add_steps(report.stream, report.timings_ms)
+        self._session.flush()
+        return counts
+
+    def _add_steps(self, stream: str, milliseconds: Mapping[str, int]) -> None:
+        query = select(StreamStepRow).where(StreamStepRow.stream == stream)
+        rows = {row.step: row for row in self._session.scalars(query)}
+        for step, spent in milliseconds.items():
+            name = step if step in rows or len(rows) < MOST_STEPS else OTHER
+            if name not in rows:
+                rows[name] = StreamStepRow(stream=stream, step=name, milliseconds=0)
+                self._session.add(rows[name])
+            rows[name].milliseconds += spent
+
+    def _add_rules(self, stream: str, counts: Sequence[RuleCount]) -> Mapping[RuleKey, int]:
         if not counts:
-            return
-        codes = {count.code for count in counts}
-        query = select(StreamRuleRow).where(StreamRuleRow.stream == stream, StreamRuleRow.code.in_(codes))
-        known = {(row.stage, row.code, row.severity): row for row in self._session.scalars(query)}
-        new = []
+            return {}
+        own = StreamRuleRow.stream == stream
+        codes = {OTHER, *(count.code for count in counts)}
+        query = select(StreamRuleRow).where(own, StreamRuleRow.code.in_(codes))
+        known: dict[RuleKey, StreamRuleRow] = {
+            (Stage(row.stage), row.code, Severity(row.severity)): row for row in self._session.scalars(query)
+        }
+        room = MOST_RULES - (self._session.scalar(select(func.count()).where(own)) or 0)
+        kept: Counter[RuleKey] = Counter()
         for count in counts:
-            row = known.get((count.stage.value, count.code, count.severity.value))
-            if row is None:
-                new.append({"stream": stream, **count.model_dump(mode="json")})
+            key = count.stage, count.code, count.severity
+            if key not in known and key not in kept:
+                room -= 1
+                if room < 0:
+                    key = Stage.RULE, OTHER, count.severity
+            kept[key] += count.records
+        new = []
+        for key, records in kept.items():
+            if key in known:
+                known[key].records += records
             else:
-                row.records += count.records
+                stage, code, severity = key
+                new.append(
+                    {"stream": stream, "stage": stage.value, "code": code, "severity": severity.value}
+                    | {"records": records}
+                )
         if new:
             self._session.execute(insert(StreamRuleRow), new)
+        return kept
 
     def rules(self, stream: str) -> Sequence[RuleSum]:
         """List the sums by rule in the order in which the rules were first violated: new ones come last."""

@@ -130,14 +130,22 @@ class Traffic:
         self.url = url
         self._bootstrap = bootstrap
         self._batches: dict[str, int] = {}
+        self._published: set[str] = set()
 
     def publish(self, contract: dict[str, Any]) -> None:
         """Publish a contract."""
         answer = httpx.post(f"{self.url}/api/v1/contracts", json=contract)
         assert answer.is_success, answer.text
+        self._published.add(contract["id"])
 
     def report(self, stream: str, *, at: datetime, records: int, **changes: Any) -> BatchReport:
-        """Report one batch that was committed at `at`; `rules` are (stage, code, severity, records)."""
+        """Report one batch that was committed at `at`; `rules` are (stage, code, severity, records).
+
+        A stream without a contract gets a draft of one first.
+        """
+        if stream not in self._published:
+            draft = {"version": "0.0.1", "status": "draft"}
+            self.publish({**ADMISSIONS, "id": stream, "topic": stream, **draft})
         n = self._batches[stream] = self._batches.get(stream, 0) + 1
         rules = tuple(
             RuleCount(stage=stage, code=code, severity=severity, records=count)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import NotFoundError, Unavailable
 from contracts.evidence import EventPointer, quarantine_headers
 from contracts.kafka_connection import KafkaConnection
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.desk.quarantine import QuarantineReader
+from gateway.desk.quarantine import Origin, QuarantineReader
 from gateway.embedded.broker import Broker
 
-MakeTopic = Callable[..., str]
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -26,10 +28,24 @@ def reader(broker: Broker) -> Iterator[QuarantineReader]:
     reader.close()
 
 
+@pytest.fixture
+def origin(broker: Broker) -> Origin:
+    """Make a stream's quarantine topic with two partitions; its source topic need not exist."""
+    name = f"in-{uuid.uuid4().hex[:8]}"
+    origin = Origin(name, name)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    topic = origin.quarantine_topic
+    client.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    while topic not in client.list_topics(timeout=30).topics:  # made is not yet known
+        pass
+    return origin
+
+
 def produce(
-    broker: Broker, topic: str, numbers: range, *, commits: bool = True, rule: str = "a-rule"
+    broker: Broker, origin: Origin, numbers: range, *, commits: bool = True, rule: str = "a-rule"
 ) -> None:
     """Write one transaction of records whose value and source offset are their number."""
+    topic, name = origin.quarantine_topic, origin.contract_id
     settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"reader/{topic}"}
     producer = Producer(settings)
     producer.init_transactions(30)
@@ -42,7 +58,9 @@ def produce(
             topic,
             value=str(number).encode(),
             partition=number % 2,
-            headers=quarantine_headers(EventPointer("in", number % 2, number), "in", "in@1.0.0", verdict),
+            headers=quarantine_headers(
+                EventPointer(origin.topic, number % 2, number), name, f"{name}@1.0.0", verdict
+            ),
             timestamp=int((START + timedelta(seconds=number)).timestamp() * 1000),
         )
     producer.flush(30)
@@ -55,51 +73,46 @@ def produce(
 
 
 def test_latest_are_the_newest_committed_ones(
-    broker: Broker, make_topic: MakeTopic, reader: QuarantineReader
+    broker: Broker, origin: Origin, reader: QuarantineReader
 ) -> None:
-    topic = make_topic("dlq", partitions=2)
     for start in range(0, 40, 4):  # many small transactions: every other offset is a marker
-        produce(broker, topic, range(start, start + 4))
-    produce(broker, topic, range(100, 104), commits=False)
-    latest = reader.latest(topic, limit=5)
+        produce(broker, origin, range(start, start + 4))
+    produce(broker, origin, range(100, 104), commits=False)
+    latest = reader.latest(origin, limit=5)
     assert [record.value for record in latest.records] == [b"39", b"38", b"37", b"36", b"35"]
     assert latest.records[0].timestamp == START + timedelta(seconds=39)
-    assert latest.records[0].evidence is not None
-    assert latest.records[0].evidence.source == EventPointer("in", 1, 39)
-    everything = reader.latest(topic, limit=1000)
+    assert latest.records[0].evidence.source == EventPointer(origin.topic, 1, 39)
+    everything = reader.latest(origin, limit=1000)
     assert (len(everything.records), everything.looked_at, everything.is_complete) == (40, 40, True)
 
 
-def test_rule_is_looked_for_further_back(
-    broker: Broker, make_topic: MakeTopic, reader: QuarantineReader
-) -> None:
-    topic = make_topic("dlq", partitions=2)
-    produce(broker, topic, range(3), rule="rare")
-    produce(broker, topic, range(3, 503))
-    latest = reader.latest(topic, limit=10, rule="rare")
+def test_rule_is_looked_for_further_back(broker: Broker, origin: Origin, reader: QuarantineReader) -> None:
+    produce(broker, origin, range(3), rule="rare")
+    produce(broker, origin, range(3, 503))
+    latest = reader.latest(origin, limit=10, rule="rare")
     assert [record.value for record in latest.records] == [b"2", b"1", b"0"]
     assert (latest.looked_at, latest.is_complete) == (503, True)
 
 
-def test_one_record_by_its_place(broker: Broker, make_topic: MakeTopic, reader: QuarantineReader) -> None:
-    topic = make_topic("dlq", partitions=2)
-    produce(broker, topic, range(4))
-    assert reader.record(EventPointer(topic, 1, 1)).value == b"3"
-    for missing in (EventPointer(topic, 1, 2), EventPointer(topic, 1, 99), EventPointer(topic, 5, 0)):
+def test_one_record_by_its_place(broker: Broker, origin: Origin, reader: QuarantineReader) -> None:
+    produce(broker, origin, range(4))
+    assert reader.record(origin, 1, 1).value == b"3"
+    for partition, offset in ((1, 2), (1, 99), (5, 0)):
         with pytest.raises(NotFoundError):  # a transaction marker, past the end, no such partition
-            reader.record(missing)
+            reader.record(origin, partition, offset)
 
 
 def test_a_topic_that_is_not_there_is_empty(reader: QuarantineReader) -> None:
-    assert reader.latest("never-made.quarantine", limit=5).records == ()
+    origin = Origin("never-made", "never-made")
+    assert reader.latest(origin, limit=5).records == ()
     with pytest.raises(NotFoundError):
-        reader.record(EventPointer("never-made.quarantine", 0, 0))
+        reader.record(origin, 0, 0)
 
 
 def test_a_broker_that_does_not_answer_is_an_outage_and_is_not_asked_again_at_once() -> None:
     reader = QuarantineReader(KafkaConnection("127.0.0.1:9"))
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 does not answer"):
-        reader.latest("any", limit=5)
+        reader.latest(Origin("any", "any"), limit=5)
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 did not answer a moment ago"):
-        reader.latest("any", limit=5)
+        reader.latest(Origin("any", "any"), limit=5)
     reader.close()

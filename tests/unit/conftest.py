@@ -19,6 +19,7 @@ from gateway.api.examples import CONTRACT, REPORT
 from gateway.app import create_app
 from gateway.factory import Factory
 from gateway.settings import GatewaySettings
+from gateway.storage.sql import Stores
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
@@ -75,6 +76,22 @@ def make_contract() -> MakeContract:
     return make
 
 
+def know(factory: Factory, *streams: str) -> None:
+    """Add the contracts of streams, each of the topic of its name: a report without one is refused."""
+
+    def work(stores: Stores) -> None:
+        for stream in streams:
+            stores.contracts.add_contract(stream, stream, datetime(2026, 7, 1, tzinfo=UTC))
+
+    factory.database.write(work)
+
+
+@pytest.fixture
+def known_streams(factory: Factory) -> None:
+    """Make the contracts of the streams that tests report about."""
+    know(factory, "hospital.admissions", "old", "new", "a", "b")
+
+
 @pytest.fixture
 def make_report() -> MakeReport:
     """Give a report of `records` records, of which `quarantined` and `dropped` are refused."""
@@ -88,8 +105,12 @@ def make_report() -> MakeReport:
         quarantined: int = 0,
         **changes: Any,
     ) -> BatchReport:
+        stream = changes.get("stream", REPORT["stream"])
         values = {
             **REPORT,
+            "topic": stream,
+            "quarantine_topic": f"{stream}.quarantine",
+            "contract": f"{stream}@1.2.0",
             "epoch": epoch,
             "n": n,
             "started_at": committed_at - timedelta(seconds=10),

@@ -16,6 +16,7 @@ def test_metrics_are_of_what_one_may_see(
     for name in ("hospital.admissions", "nyc.flights"):
         admin.ask("POST", "/api/v1/contracts", make_contract(id=name, topic=name))
         report: dict[str, Any] = REPORT | {"stream": name, "topic": name}
+        report |= {"quarantine_topic": f"{name}.quarantine", "contract": f"{name}@1.2.0"}
         assert admin.ask("POST", f"/api/v1/streams/{name}/batches", report).status_code == 201
         assert admin.ask("POST", f"/api/v1/streams/{name}/pause", {}).status_code == 200
     assert admin.client.get("/metrics").status_code == 401

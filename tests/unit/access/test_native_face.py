@@ -192,7 +192,7 @@ class TestReports:
         hidden, unknown = (self.post(job, name, "hospital.x") for name in (HIDDEN, UNKNOWN))
         assert hidden == (404, f"no contract is published under the id {HIDDEN}")
         assert unknown == (404, f"no contract is published under the id {UNKNOWN}")
-        assert self.post(job, "hospital.admissions", HIDDEN)[0] == 403
+        assert self.post(job, "hospital.admissions", HIDDEN)[0] == 409
 
 
 @pytest.mark.usefixtures("registry")

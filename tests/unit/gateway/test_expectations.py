@@ -18,6 +18,8 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 MINUTE = timedelta(minutes=1)
 STREAM = "hospital.admissions"
 
+pytestmark = pytest.mark.usefixtures("known_streams")
+
 
 def result(outcome: str = "met", **changes: Any) -> dict[str, Any]:
     return {

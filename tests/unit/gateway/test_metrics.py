@@ -25,6 +25,8 @@ NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 STREAM = "hospital.admissions"
 Samples = dict[tuple[str, ...], float]
 
+pytestmark = pytest.mark.usefixtures("known_streams")
+
 
 def rule(code: str, records: int, severity: str = "error") -> dict[str, Any]:
     return {"stage": "rule", "code": code, "severity": severity, "records": records}

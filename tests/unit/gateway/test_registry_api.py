@@ -290,7 +290,8 @@ def test_judging_by_an_unknown_contract_answers_404(client: Any) -> None:
     assert problem(answer)["detail"] == "no contract is published under the id hospital.admissions"
 
 
-def test_a_report_is_kept_once_and_shown(client: Any) -> None:
+def test_a_report_is_kept_once_and_shown(client: Any, make_contract: MakeContract) -> None:
+    client.post(CONTRACTS, make_contract())
     first, again = (client.post(BATCHES, orjson.dumps(REPORT)) for _ in range(2))
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json() == {"stream": "hospital.admissions", "epoch": 1, "n": 1}

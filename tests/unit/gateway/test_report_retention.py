@@ -33,6 +33,8 @@ REFUSED = {
     ],
 }
 
+pytestmark = pytest.mark.usefixtures("known_streams")
+
 
 def book_at(factory: Factory, now: datetime, days: int = 30) -> ReportBook:
     return ReportBook(factory.database, timedelta(days=days), lambda: now)

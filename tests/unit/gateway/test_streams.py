@@ -16,12 +16,15 @@ from contracts.verdict import Severity, Stage
 from gateway.factory import Factory
 from gateway.services.streams import ReportBook, StreamReader, StreamTotals
 from gateway.settings import GatewaySettings
+from tests.unit.conftest import know
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 STREAM = "hospital.admissions"
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+
+pytestmark = pytest.mark.usefixtures("known_streams")
 
 
 @pytest.fixture
@@ -232,12 +235,12 @@ def test_the_sums_are_those_of_the_batches_in_whatever_order_and_however_often_t
     reports = [
         BatchReport(
             stream=STREAM,
-            topic="t",
-            quarantine_topic="t.quarantine",
+            topic=STREAM,
+            quarantine_topic=f"{STREAM}.quarantine",
             sink="kafka:t.accepted",
             epoch=epoch,
             n=n,
-            contract="t@1.0.0",
+            contract=f"{STREAM}@1.0.0",
             fingerprint="f",
             started_at=NOON + (epoch * 10 + n) * MINUTE,
             committed_at=NOON + (epoch * 10 + n) * MINUTE + 30 * SECOND,
@@ -256,6 +259,7 @@ def test_the_sums_are_those_of_the_batches_in_whatever_order_and_however_often_t
     folder: Path = tmp_path_factory.mktemp("sums")
     factory = Factory(GatewaySettings(database_url=SecretStr(f"sqlite:///{folder}/r.db")))
     factory.database.migrate()
+    know(factory, STREAM)
     for report in arrivals:
         factory.report_book().record(STREAM, report)
     summary = factory.streams().summary(STREAM)
