@@ -33,7 +33,7 @@ def test_each_operation_of_a_job_is_known_here() -> None:
     found = {
         path.rpartition("/")[2]
         for (method, path), rule in NATIVE.items()
-        if method == "POST" and path.startswith("/api/v1/streams/") and rule.role is Role.PRODUCER
+        if method == "POST" and path.startswith("/api/v1/streams/") and rule.role is Role.REPORTER
     }
     assert found == POSTED.keys()
 
