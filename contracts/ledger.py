@@ -23,7 +23,7 @@ Position = tuple[int, int]
 """Partition and offset of one record of the source topic."""
 
 
-_OF_UPSERTS = ("superseded", "deleted")
+_LEFT_OUT_AT_ZERO = ("superseded", "deleted", "unproven")
 
 
 class BatchTotals(BaseModel):
@@ -31,6 +31,7 @@ class BatchTotals(BaseModel):
 
     `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
     `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
+    `unproven` counts offsets that somebody has given up with `tidegate adopt --accept-loss`: no output holds them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,12 +42,13 @@ class BatchTotals(BaseModel):
     superseded: int = Field(default=0, ge=0)
     deleted: int = Field(default=0, ge=0)
     absent: int = Field(default=0, ge=0)
+    unproven: int = Field(default=0, ge=0)
 
     @model_serializer(mode="wrap")
     def _without_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
-        """Leave out what an append never counts: ledgers are compared by their text, older ones too."""
+        """Leave out what most streams never count: ledgers are compared by their text, older ones too."""
         counts: dict[str, int] = serialize(self)
-        return {name: count for name, count in counts.items() if count or name not in _OF_UPSERTS}
+        return {name: count for name, count in counts.items() if count or name not in _LEFT_OUT_AT_ZERO}
 
     def __add__(self, other: BatchTotals) -> BatchTotals:
         return BatchTotals(
@@ -56,6 +58,7 @@ class BatchTotals(BaseModel):
             superseded=self.superseded + other.superseded,
             deleted=self.deleted + other.deleted,
             absent=self.absent + other.absent,
+            unproven=self.unproven + other.unproven,
         )
 
     def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
@@ -74,7 +77,11 @@ class BatchTotals(BaseModel):
     @property
     def offsets(self) -> int:
         """Number of offsets covered."""
-        return sum((self.written, self.quarantined, self.dropped, self.superseded, self.deleted, self.absent))
+        in_no_output = self.dropped + self.superseded + self.deleted + self.unproven
+        return self.written + self.quarantined + in_no_output + self.absent
+
+
+_LEFT_OUT_EMPTY = ("instance", "adopted")
 
 
 class Ledger(BaseModel):
@@ -103,12 +110,13 @@ class Ledger(BaseModel):
     instance: str = Field(
         default="", description="Mark of the claim: of two claims of one epoch one is mine."
     )
+    adopted: str = Field(default="", description="Id of the last adoption, as the registry has it.")
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what older ledgers do not have: they are compared by their text."""
         fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if name != "instance" or value}
+        return {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
 
     @property
     def text(self) -> str:
@@ -133,6 +141,20 @@ class Ledger(BaseModel):
         return self.model_copy(
             update={"epoch": self.epoch + 1, "slots": max(self.slots, slots), "instance": instance}
         )
+
+    def skip_to(self, partition: int, first: int, adoption: str) -> Ledger:
+        """Return the ledger in which a partition goes on at `first`, claimed for the `adoption` of that id.
+
+        Offsets of a known partition between its end and `first` are given up. A partition that is not known begins there.
+        """
+        given_up = first - self.end.get(partition, first)
+        changes = {
+            "begin": {partition: first, **self.begin},
+            "end": {**self.end, partition: first},
+            "totals": self.totals + BatchTotals(unproven=given_up),
+            "adopted": adoption,
+        }
+        return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
     def publish(self, batch: PublishedBatch) -> Ledger:
         """Give the ledger after `batch` has been published."""
@@ -169,9 +191,16 @@ def span(start: Vector, end: Vector) -> int:
 def require_contiguous(ledger_end: Vector, start: Vector) -> None:
     """Require that a batch begins exactly where the ledger ends.
 
-    A partition that the ledger does not know yet may begin anywhere: it was added to the topic since.
+    A partition that the ledger does not know was added to the topic since, and begins at 0: another beginning means that
+    its first records were deleted before they were judged.
     Raises StreamStopped that names the first partition that leaves a gap or overlaps.
     """
+    for partition, first in sorted(start.items()):
+        if partition not in ledger_end and first > 0:
+            raise StreamStopped(
+                f"the batch leaves a gap: partition {partition} was added since the ledger was written, and starts at {first}, "
+                "not at 0; restart the stream: it says how to go on"
+            )
     for partition, expected in sorted(ledger_end.items()):
         actual = start.get(partition, expected)
         if actual != expected:

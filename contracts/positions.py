@@ -137,6 +137,13 @@ class Sightings:
         for partition, offset in positions:
             self.add(partition, offset)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sightings):
+            return NotImplemented
+        return (self.seen, self.again) == (other.seen, other.again)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be added to
+
     def add(self, partition: int, offset: int) -> None:
         """Add one position. Raises StreamStopped for one that no topic has."""
         if not self.seen.add(partition, offset):

@@ -16,6 +16,11 @@ _PACKED_DDL: Final = "partition int, seen binary, again binary"
 _PACKED: Final = pa.schema([("partition", pa.int32()), ("seen", pa.binary()), ("again", pa.binary())])
 
 
+def rows_of(table: DataFrame, topic: str) -> DataFrame:
+    """Return partition and offset of the rows that came from this topic; rows of others have another source, or none."""
+    return table.where(table["_source.topic"] == topic).select("_source.partition", "_source.offset")
+
+
 def sightings(rows: DataFrame) -> Sightings:
     """Gather the positions of a frame of two columns, partition and offset. A row in which either is null has none."""
     found = Sightings()

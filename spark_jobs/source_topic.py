@@ -26,22 +26,35 @@ def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
 
 
 def resume(ledger: Ledger, source: Topic, earliest: Vector, latest: Vector) -> Vector:
-    """Where reading goes on, for every partition. Raises StreamStopped when that is no longer possible."""
+    """Return where reading goes on, for every partition. Raises StreamStopped when that is no longer possible."""
     if ledger.topic_id != source.topic_id:
         raise StreamStopped(_recreated(source.name))
     for partition, end in sorted(ledger.end.items()):
         if earliest.get(partition, 0) > end:
             raise StreamStopped(
                 f"{source.name}: partition {partition} begins at {earliest[partition]}, the ledger ends at {end}: records "
-                "were deleted before they were judged. Lengthen the topic's retention; to go on without them, give the "
-                "stream a new table or contract id and start at the earliest record"
+                f"were deleted before they were judged. {_without_them(ledger, partition, earliest[partition])}"
             )
         if latest.get(partition, 0) < end:
             raise StreamStopped(
                 f"{source.name}: partition {partition} ends at {latest.get(partition, 0)}, before the ledger's {end}: "
                 "the broker has lost records that were judged; restore them before going on"
             )
+    for partition, first in sorted(earliest.items()):
+        # A new ledger knows every partition that its topic has: this one was added since, and began at 0.
+        if partition not in ledger.end and first > 0:
+            raise StreamStopped(
+                f"{source.name}: partition {partition} was added since the ledger was written, and begins at {first}: its "
+                f"first records were deleted before they were judged. {_without_them(ledger, partition, first)}"
+            )
     return {partition: ledger.end.get(partition, first) for partition, first in earliest.items()}
+
+
+def _without_them(ledger: Ledger, partition: int, first: int) -> str:
+    return (
+        f"Lengthen the topic's retention; to go on without them: tidegate adopt {ledger.stream} --partition {partition} "
+        f"--from {first} --accept-loss"
+    )
 
 
 def _recreated(topic: str) -> str:

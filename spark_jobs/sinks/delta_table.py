@@ -32,7 +32,7 @@ from contracts.table_limits import NO_LIMITS, TableLimits
 from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
 from spark_jobs.settings import MergeMode
-from spark_jobs.sightings import sightings
+from spark_jobs.sightings import rows_of, sightings
 from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _CREATE_ATTEMPTS: Final = 3
+_DOMAINS: Final = {"delta.feature.domainMetadata": "supported"}
+"""What a table must be able to do to hold the ledger; Delta takes it as a property, and keeps it as a feature."""
 _BOUNDED: Final = (int, date)
 """Types whose bounds are written to the log: they are exact there. Long texts, times and NaN are not."""
 
@@ -105,6 +107,8 @@ class DeltaTable:
             if not is_new:
                 self._require_ours(definition)
                 self._add_columns(changed["metaData"], wanted)
+                if not _holds_domains(transaction):
+                    changed["metaData"]["configuration"] |= _DOMAINS
             self._follow_key(changed["metaData"]["configuration"], key, transaction)
             if changed == definition and not is_new:
                 return
@@ -120,6 +124,21 @@ class DeltaTable:
     def read(self) -> Ledger | None:
         """Read the ledger as it is now; None when nobody has claimed the table yet."""
         return read_ledger(self._location, self._snapshot(), self._jvm)
+
+    def has_rows_of(self, topic: str) -> bool:
+        """Whether the table holds a row that came from this topic; Spark stops at the first."""
+        if self._snapshot().version() < 0:
+            return False
+        return not rows_of(self._spark.read.format("delta").load(self._location), topic).isEmpty()
+
+    def positions_of(self, topic: str) -> Sightings:
+        """Return the source positions of the rows that came from this topic."""
+        return sightings(rows_of(self._spark.read.format("delta").load(self._location), topic))
+
+    def last_epoch(self, ledger: str) -> int:
+        """Return the highest version that the log has of this ledger: Delta leaves a merge out whose version is there."""
+        versions = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(self._snapshot().setTransactions())
+        return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
         """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
@@ -304,6 +323,12 @@ class DeltaTable:
         return write(append, option.empty(), option.empty(), option.apply(user_metadata), *rest)
 
 
+def _holds_domains(transaction: Any) -> bool:
+    """Whether the ledger can be written: a table that somebody else has made may lack the feature."""
+    features = json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ())
+    return "domainMetadata" in features
+
+
 def _created(wanted: StructType) -> dict[str, Any]:
     """Define a table. Source: Delta transaction log protocol, "Change Metadata"."""
     metadata = {
@@ -312,7 +337,7 @@ def _created(wanted: StructType) -> dict[str, Any]:
         "schemaString": wanted.json(),
         "partitionColumns": [],
         # A checkpoint takes longer than a batch: not after every tenth.
-        "configuration": {"delta.feature.domainMetadata": "supported", "delta.checkpointInterval": "100"},
+        "configuration": {**_DOMAINS, "delta.checkpointInterval": "100"},
         "createdTime": _now_ms(),
     }
     return {"metaData": metadata}

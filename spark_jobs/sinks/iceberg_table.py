@@ -29,11 +29,13 @@ from pyspark.sql.types import (
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.positions import Sightings
 from contracts.table_limits import NO_LIMITS, TableLimits
 from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
 from spark_jobs.session import CATALOG
 from spark_jobs.settings import MergeMode
+from spark_jobs.sightings import rows_of, sightings
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
@@ -192,6 +194,20 @@ class LedgerTable:
         """Read the ledger as it is now; None when nobody has claimed the table yet."""
         text = self._operations().refresh().property(LEDGER_PROPERTY, None)
         return Ledger.parse(text) if text is not None else None
+
+    def has_rows_of(self, topic: str) -> bool:
+        """Whether the table holds a row that came from this topic; Spark stops at the first."""
+        if not self._spark.catalog.tableExists(self._quoted):
+            return False
+        return not rows_of(self._spark.table(self._quoted), topic).isEmpty()
+
+    def positions_of(self, topic: str) -> Sightings:
+        """Return the source positions of the rows that came from this topic."""
+        return sightings(rows_of(self._spark.table(self._quoted), topic))
+
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
+        """Return 0: properties have no history."""
+        return 0
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
         """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""

@@ -38,7 +38,7 @@ from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, accepted_records, refused_records
 from spark_jobs.session import is_local
 from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import accepted, settled_in
+from spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.steps import Step, Stopwatch
 from spark_jobs.task_results import TaskResults
@@ -95,6 +95,8 @@ class KafkaSink:
             producer.fence()
         with start.watch(Step.VERIFY):
             self._ledger = read_ledger(kafka, self._ledger_name)
+            if self._ledger is None:
+                self._require_unwritten(start)
             held = self._ledger or start.new_ledger(self._ledger_name, {}, 1)
         with start.watch(Step.CLAIM):
             claimed = held.claim(self._slots)
@@ -124,6 +126,13 @@ class KafkaSink:
         with watch(Step.SCAN):
             found = settled_in(kafka, self._accepted.name, claimed, self._end, accepted)
             self._settled = Settled(found)
+
+    def _require_unwritten(self, start: StreamStart) -> None:
+        """Raise StreamStopped when a stream without a ledger has written already."""
+        for topic in (self._accepted.name, self._quarantine.name):
+            if names_ledger(self._settings.kafka, topic, self._ledger_name, start.source.name):
+                what = f"records of ledger {self._ledger_name}"
+                raise unclaimed_history(start.plan.contract.id, topic, what)
 
     def is_held(self) -> bool:
         """Return whether the ledger is still the one that this instance has claimed, or read before its claim.

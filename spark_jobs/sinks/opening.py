@@ -13,6 +13,7 @@ from spark_jobs.sinks.kafka import KafkaSink
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from spark_jobs.sinks.sink import Sink
 from spark_jobs.sinks.staged import StagedSink
+from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
@@ -24,16 +25,24 @@ def open_sink(
 ) -> Sink:
     """Open the sink of a stream, its output topics made where they are not there. Raises Unavailable, StreamStopped."""
     quarantine = _output(topics, quarantine_topic(source.name), source)
+    if settings.sink == "kafka":
+        accepted = _output(topics, accepted_topic(source.name), source)
+        return KafkaSink(settings, contract_id, accepted, quarantine)
+    return StagedSink(settings, open_store(spark, settings, contract_id), quarantine)
+
+
+def open_store(spark: SparkSession, settings: JobSettings, contract_id: str) -> LedgerStore:
+    """Open the table of a stream whose sink is one; it may not be there yet."""
     merge_mode = settings.merge_mode if settings.write_mode == "upsert" else None
-    if settings.sink == "iceberg":
-        return StagedSink(settings, LedgerTable(spark, table_name(contract_id), merge_mode), quarantine)
-    if settings.sink == "delta":
-        location = table_location(settings.warehouse, contract_id)
-        return StagedSink(settings, DeltaTable(spark, location, merge_mode), quarantine)
-    if settings.sink == "postgresql":
-        return StagedSink(settings, PostgresqlTable(settings, contract_id), quarantine)
-    accepted = _output(topics, accepted_topic(source.name), source)
-    return KafkaSink(settings, contract_id, accepted, quarantine)
+    match settings.sink:
+        case "iceberg":
+            return LedgerTable(spark, table_name(contract_id), merge_mode)
+        case "delta":
+            return DeltaTable(spark, table_location(settings.warehouse, contract_id), merge_mode)
+        case "postgresql":
+            return PostgresqlTable(settings, contract_id)
+        case "kafka":
+            raise AssertionError("a topic is no table")
 
 
 def _output(topics: Topics, name: str, source: Topic) -> Topic:

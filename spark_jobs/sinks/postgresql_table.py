@@ -21,6 +21,7 @@ from psycopg import sql
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.positions import Sightings
 from contracts.table_limits import TableLimits
 from spark_jobs.data_files import DELETED
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MAX_NAME_BYTES: Final = 63
+_ROWS_AT_A_TIME: Final = 50_000
 _MAX_KEY_BYTES: Final = 2600
 """An entry of a B-tree has 2,704 bytes at most; the rest is for numbers and dates of the key, and for its header."""
 _LEDGER: Final = """
@@ -114,7 +116,7 @@ class PostgresqlTable:
                 connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self._table, fields))
                 connection.execute("DELETE FROM tidegate.ledger WHERE stream = %s", (self._stream,))
                 existing = self._columns(connection)
-            self._require_ours(connection, existing)
+            self._require_ours(existing)
             connection.execute(
                 "INSERT INTO tidegate.ledger (stream) VALUES (%s) ON CONFLICT DO NOTHING", (self._stream,)
             )
@@ -130,6 +132,31 @@ class PostgresqlTable:
         with self._working("read the ledger") as connection:
             (text,) = self._one(connection, "SELECT ledger FROM tidegate.ledger WHERE stream = %s")
         return Ledger.parse(text) if text is not None else None
+
+    def has_rows_of(self, topic: str) -> bool:
+        """Whether the table holds a row that came from this topic; the server stops at the first."""
+        with self._working("look for rows") as connection:
+            if not self._columns(connection):
+                return False
+            query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE _source_topic = %s)").format(self._table)
+            (found,) = self._one(connection, query, (topic,))
+        return bool(found)
+
+    def positions_of(self, topic: str) -> Sightings:
+        """Return the source positions of the rows that came from this topic."""
+        query = sql.SQL(
+            "SELECT _source_partition, _source_offset FROM {} WHERE _source_topic = %s "
+            "AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
+        )
+        # A cursor on the server: rows come as they are asked for.
+        with self._working("read positions") as connection, connection.cursor(name="positions") as cursor:
+            cursor.itersize = _ROWS_AT_A_TIME
+            cursor.execute(query.format(self._table), (topic,))
+            return Sightings(cursor)
+
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here
+        """Return 0: rows have no history."""
+        return 0
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> CopyTarget:
         """Say where and how the accepted rows of a batch are staged."""
@@ -211,12 +238,15 @@ class PostgresqlTable:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(tables))
 
     def _compare_and_set(self, connection: Connection, held: Ledger | None, new: Ledger) -> None:
-        """Step 10: the row must be the one that this instance left, by stream, epoch and n."""
-        epoch, n = (held.epoch, held.n) if held is not None else (0, 0)
-        moved = connection.execute(
-            "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s AND epoch = %s AND n = %s",
-            (new.epoch, new.n, new.text, self._stream, epoch, n),
-        )
+        """Step 10: the row must be the one that this instance left."""
+        update = "UPDATE tidegate.ledger SET epoch = %s, n = %s, ledger = %s WHERE stream = %s"
+        values: tuple[object, ...] = (new.epoch, new.n, new.text, self._stream)
+        if held is None:
+            moved = connection.execute(f"{update} AND ledger IS NULL", values)
+        else:
+            # The text too: an epoch may come again after an adoption, and its ledger is another one.
+            condition = "AND epoch = %s AND n = %s AND ledger = %s"
+            moved = connection.execute(f"{update} {condition}", (*values, held.epoch, held.n, held.text))
         if moved.rowcount != 1:
             raise Fenced(_fenced(self.name))
 
@@ -234,23 +264,11 @@ class PostgresqlTable:
                 f"{self.name}: columns {sorted(clash)} are ours; name yours otherwise in the contract"
             )
 
-    def _require_ours(self, connection: Connection, existing: dict[str, tuple[str, bool]]) -> None:
+    def _require_ours(self, existing: dict[str, tuple[str, bool]]) -> None:
         if not existing.keys() >= {*PROVENANCE.names}:
             raise StreamStopped(
                 f"{self.name} exists and is not a table of this stream (no column _source_offset)"
             )
-        known = connection.execute(
-            "SELECT 1 FROM tidegate.ledger WHERE stream = %s", (self._stream,)
-        ).fetchone()
-        if known is None:
-            (is_empty,) = self._one(
-                connection, sql.SQL("SELECT NOT EXISTS (SELECT FROM {})").format(self._table), ()
-            )
-            if not is_empty:
-                raise StreamStopped(
-                    f"{self.name} has rows, and tidegate.ledger has no row for {self._stream}: what it holds already "
-                    "cannot be known. Restore the ledger with the table, or rename the table"
-                )
 
     def _widen(
         self, connection: Connection, existing: dict[str, tuple[str, bool]], wanted: Sequence[pa.Field]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from contracts.counts import rule_counts
 from contracts.errors import StreamStopped
@@ -17,6 +17,9 @@ from spark_jobs.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+_LOOKED_AT: Final = 10_000
+"""Offsets at each end of a partition that a start without a ledger looks at."""
 
 Settle = Callable[["Message", str], tuple[Evidence | Provenance, Settlement] | None]
 """Takes a record of an output topic and the topic's name; gives where it came from and what it settles, if it is ours."""
@@ -51,6 +54,33 @@ def settled_in(
         if source.offset >= ledger.end.get(source.partition, 0):
             entries[source.partition, source.offset] = found[1]
     return entries
+
+
+def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> bool:
+    """Whether an output topic holds a record of the source that names this ledger.
+
+    Looks at the newest 10,000 offsets of each partition, then at the oldest 10,000, and stops at the first such record: a
+    ledger that is written to now has its records at the end, and one that was alone in the topic at both ends.
+    """
+    topics = Topics(kafka)
+    earliest, latest = topics.earliest(topic), topics.latest(topic)
+    newest = {partition: max(earliest[partition], end - _LOOKED_AT) for partition, end in latest.items()}
+    oldest = {partition: min(newest[partition], first + _LOOKED_AT) for partition, first in earliest.items()}
+    for start, end in ((newest, latest), (earliest, oldest)):
+        for message in read_committed(kafka, topic, start, end):
+            found = read_provenance(headers_of(message))
+            if found is not None and found.ledger == ledger and found.source.topic == source:
+                return True
+    return False
+
+
+def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
+    """Return what stops a stream that has written and has no ledger: it would write all of it a second time."""
+    return StreamStopped(
+        f"{place} holds {what}, and no ledger says how far the stream has come: it would write all of it a second time. "
+        f"Restore the ledger, or look at what is there and rebuild it: tidegate adopt {stream}. To begin with an empty "
+        "output instead, drop what was written"
+    )
 
 
 def quarantined(message: Message, topic: str) -> tuple[Evidence, Settlement] | None:

@@ -24,7 +24,7 @@ from spark_jobs.noting import Asked
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import quarantined, settled_in
+from spark_jobs.sinks.settling import names_ledger, quarantined, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
@@ -158,8 +158,8 @@ class StagedSink:
         slots = self._settings.quarantine_slots
         before = held
         if before is None:
-            # Named after the table's identity: a table that was dropped and made anew starts a ledger of its own.
-            name = f"{start.plan.contract.id}@{self._table.kind}:{self._table.uuid[:8]}"
+            name = own_ledger_name(self._table, start.plan.contract.id)
+            self._require_unwritten(start, name)
             scan_from = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
             before = start.new_ledger(name, scan_from, slots)
         claimed = before.claim(slots, uuid4().hex[:8])
@@ -167,6 +167,19 @@ class StagedSink:
             if self._table.publish(self._table.stage([]), held, claimed):
                 return claimed
         raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
+
+    def _require_unwritten(self, start: StreamStart, name: str) -> None:
+        """Raise StreamStopped when a stream without a ledger has written already."""
+        stream, topic = start.plan.contract.id, start.source.name
+        if self._table.has_rows_of(topic):
+            raise unclaimed_history(stream, self._table.name, f"rows of topic {topic}")
+        if names_ledger(self._settings.kafka, self._quarantine.name, name, topic):
+            raise unclaimed_history(stream, self._quarantine.name, f"records of ledger {name}")
+
+
+def own_ledger_name(table: LedgerStore, stream: str) -> str:
+    """Name the ledger that a table begins with: after its identity, so that a table made anew begins one of its own."""
+    return f"{stream}@{table.kind}:{table.uuid[:8]}"
 
 
 @dataclass(slots=True)

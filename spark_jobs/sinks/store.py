@@ -7,6 +7,7 @@ from typing import Protocol
 
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
+from contracts.positions import Sightings
 from contracts.table_limits import TableLimits
 from spark_jobs.data_files import RowTarget
 
@@ -31,6 +32,18 @@ class LedgerStore(Protocol):
 
     def read(self) -> Ledger | None:
         """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        ...
+
+    def has_rows_of(self, topic: str) -> bool:
+        """Whether the table holds a row that came from this topic; False when there is no table."""
+        ...
+
+    def positions_of(self, topic: str) -> Sightings:
+        """Return the source positions of the rows that came from this topic."""
+        ...
+
+    def last_epoch(self, ledger: str) -> int:
+        """Return an epoch that the table's own history has seen under this ledger's name; 0 when it tells none."""
         ...
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:

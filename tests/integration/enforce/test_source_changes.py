@@ -87,8 +87,8 @@ def test_records_deleted_before_they_were_judged_stop_the_stream(either: Line) -
         line.enforce()
     assert str(stopped.value) == (
         f"{line.topic}: partition 1 begins at 5, the ledger ends at 3: records were deleted before they were judged. "
-        "Lengthen the topic's retention; to go on without them, give the stream a new table or contract id and start "
-        "at the earliest record"
+        f"Lengthen the topic's retention; to go on without them: tidegate adopt {line.contract_id} --partition 1 --from 5 "
+        "--accept-loss"
     )
     assert outputs(line) == (6, 0)
     after = line.ledger()
@@ -230,3 +230,54 @@ def test_partitions_added_while_the_job_runs_are_read_from_their_first_record(ei
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=9, quarantined=3)
     assert line.reconcile().holds
+
+
+def test_an_added_partition_whose_first_records_are_gone_stops_the_stream(either: Line) -> None:
+    """It was added and emptied while the job was down: nothing else could tell that records are missing."""
+    line = either
+    line.produce(*(row(n) for n in range(4)))
+    line.enforce()
+    add_partitions(line, 3)
+    line.produce(*(Sent(row(n).value, b"k", 2) for n in range(5)))
+    forget(line, line.topic, 2, 3)
+    before = line.ledger()
+    with pytest.raises(StreamStopped) as stopped:
+        line.enforce()
+    assert str(stopped.value) == (
+        f"{line.topic}: partition 2 was added since the ledger was written, and begins at 3: its first records were deleted "
+        "before they were judged. Lengthen the topic's retention; to go on without them: tidegate adopt "
+        f"{line.contract_id} --partition 2 --from 3 --accept-loss"
+    )
+    assert outputs(line) == (4, 0)
+    after = line.ledger()
+    assert after == before.claim(1, after.instance)
+
+
+def test_the_first_start_begins_where_the_topic_begins(either: Line) -> None:
+    """A stream without a ledger has judged nothing that could be missing."""
+    line = either
+    line.produce(*(row(n) for n in range(6)))
+    forget(line, line.topic, 1, 2)
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=4)
+    assert (line.ledger().begin, line.ledger().end) == ({0: 0, 1: 2}, {0: 3, 1: 3})
+
+
+def test_a_partition_added_and_emptied_while_the_job_runs_stops_the_stream(line: Line) -> None:
+    """Spark notices when it plans the batch, and that may pass; the next attempt says what is gone."""
+    line.produce(*(row(n) for n in range(4)))
+
+    def grow(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED and len(line.ledger().end) == 2:
+            add_partitions(line, 3)
+            line.produce(*(Sent(row(n).value, b"k", 2) for n in range(5)))
+            forget(line, line.topic, 2, 3)
+
+    with pytest.raises((PySparkException, Py4JError)):
+        line.attempt(grow, available_now=False, trigger_seconds=0.05).run(Event(), Event())
+    assert line.ledger().end == {0: 2, 1: 2}
+    with pytest.raises(
+        StreamStopped, match="partition 2 was added since the ledger was written, and begins at 3"
+    ):
+        line.enforce()
+    assert outputs(line) == (4, 0)

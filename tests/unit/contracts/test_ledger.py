@@ -57,6 +57,10 @@ def test_a_partition_that_is_new_counts_from_zero() -> None:
     [
         ({0: 11, 1: 5}, "leaves a gap: partition 0 starts at 11"),
         ({0: 10, 1: 4}, "overlaps: partition 1 starts at 4"),
+        (
+            {0: 10, 1: 5, 2: 3},
+            "leaves a gap: partition 2 was added since the ledger was written, and starts at 3, not at 0",
+        ),
     ],
 )
 def test_a_batch_must_begin_where_the_ledger_ends(start: dict[int, int], message: str) -> None:
@@ -65,7 +69,7 @@ def test_a_batch_must_begin_where_the_ledger_ends(start: dict[int, int], message
 
 
 def test_a_batch_may_begin_a_new_partition_and_leave_one_out() -> None:
-    require_contiguous(LEDGER.end, {0: 10, 2: 3})
+    require_contiguous(LEDGER.end, {0: 10, 2: 0})
 
 
 SETTLED = Settled(
@@ -103,3 +107,28 @@ def test_a_claim_bears_the_mark_of_its_instance() -> None:
     one, other = LEDGER.claim(1, "one"), LEDGER.claim(1, "other")
     assert one.text != other.text
     assert Ledger.parse(one.text) == one
+
+
+def test_a_ledger_without_an_adoption_is_written_as_before() -> None:
+    """An older version compares its text, and may read it again."""
+    assert "adopted" not in LEDGER.text
+    assert "unproven" not in LEDGER.text
+    adopted = LEDGER.skip_to(2, 3, "a" * 32)
+    assert Ledger.parse(adopted.text) == adopted
+    assert adopted.adopted == "a" * 32
+
+
+def test_a_partition_that_is_not_known_is_skipped_to_where_it_begins() -> None:
+    """What came before was never part of the ledger."""
+    skipped = LEDGER.skip_to(2, 3, "f" * 32)
+    assert (skipped.begin, skipped.end) == ({0: 0, 1: 5, 2: 3}, {0: 10, 1: 5, 2: 3})
+    assert (skipped.epoch, skipped.n, skipped.totals) == (4, 7, LEDGER.totals)
+    assert skipped.instance == "f" * 8
+
+
+def test_offsets_that_a_known_partition_skips_are_counted_as_unproven() -> None:
+    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=10)})
+    skipped = ledger.skip_to(0, 14, "f" * 32)
+    assert skipped.end == {0: 14, 1: 5}
+    assert skipped.totals == BatchTotals(written=10, unproven=4)
+    assert span(skipped.begin, skipped.end) == skipped.totals.offsets

@@ -1,0 +1,84 @@
+"""A ledger that is gone beside what the stream has written: nothing may be written a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from contracts.errors import StreamStopped
+from contracts.ledger import BatchTotals
+from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
+from tests.integration.enforce.line import Line, row
+from tests.integration.enforce.losing import lose_ledger
+
+SINKS = ("iceberg", "delta", "postgresql", "kafka")
+
+
+@pytest.fixture(params=SINKS)
+def any_line(request: pytest.FixtureRequest, make_line: Callable[..., Line]) -> Line:
+    """A line into each sink."""
+    return make_line(sink=request.param)
+
+
+def outputs(line: Line) -> tuple[int, int]:
+    """Count what is in the sink and in the quarantine topic."""
+    written = line.accepted() if line.settings.sink == "kafka" else line.rows()
+    return len(written), len(line.quarantined())
+
+
+def test_rows_without_a_ledger_stop_the_stream(any_line: Line) -> None:
+    line = any_line
+    line.produce(*(row(n, 999 if n == 3 else n) for n in range(6)))
+    line.enforce()
+    assert outputs(line) == (5, 1)
+    lose_ledger(line)
+    line.produce(row(6), row(7, 999))
+    with pytest.raises(StreamStopped) as stopped:
+        line.enforce()
+    assert f"tidegate adopt {line.contract_id}" in str(stopped.value)
+    assert line.topic in str(stopped.value)
+    assert outputs(line) == (5, 1)
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_quarantined_records_without_a_ledger_stop_the_stream(
+    make_line: Callable[..., Line], sink: str
+) -> None:
+    """All were refused: the sink itself holds nothing that could tell."""
+    line = make_line(sink=sink)
+    line.produce(*(row(n, 999) for n in range(4)))
+    line.enforce()
+    if sink == "iceberg":
+        name = table_name(line.contract_id)
+        line.spark.sql(f"ALTER TABLE {name} UNSET TBLPROPERTIES ('{LEDGER_PROPERTY}')")
+    else:
+        lose_ledger(line)
+    with pytest.raises(StreamStopped, match=f"{line.topic}.quarantine"):
+        line.enforce()
+    assert outputs(line) == (0, 4)
+
+
+def test_an_empty_table_that_was_made_again_is_a_fresh_start(line: Line) -> None:
+    """Its quarantined records name the ledger of the older table: another history."""
+    line.produce(*(row(n, 999 if n % 2 else n) for n in range(4)))
+    line.enforce()
+    line.spark.sql(f"DROP TABLE {table_name(line.contract_id)}")
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=2, quarantined=2)
+    assert outputs(line) == (2, 4)
+
+
+def test_rows_of_others_are_no_reason_to_stop(line: Line) -> None:
+    """A table that somebody has made and filled: rows without a source, or of another topic."""
+    name = table_name(line.contract_id)
+    line.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
+    line.spark.sql(
+        f"CREATE TABLE {name} USING iceberg AS SELECT 'a' AS id, 1L AS amount, DATE'2024-01-01' AS day, "
+        "named_struct('topic', 'elsewhere', 'partition', 0, 'offset', 7L, 'timestamp', timestamp'2024-01-01') AS _source, "
+        "'x' AS _contract"
+    )
+    line.spark.sql("SELECT 'b', 2L, NULL, NULL, NULL").write.insertInto(name)
+    line.produce(row(0), row(1, 999))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
