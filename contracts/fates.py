@@ -17,7 +17,7 @@ class Reconciliation:
     held. Quarantined ones that it does not cover are no fault: the batch in flight has settled them, and the next
     instance will leave them out. `absent` offsets hold no record. Unverifiable are offsets that the source has deleted
     (`past_retention`) or compacted since they were judged (`compacted`), and records that the quarantine topic has
-    deleted (`forgotten`).
+    deleted (`forgotten`), and records that an adoption has found in no output and somebody has given up (`given_up`).
     """
 
     ledger: Ledger
@@ -33,16 +33,17 @@ class Reconciliation:
     past_retention: int = 0
     compacted: int = 0
     forgotten: int = 0
+    given_up: int = 0
 
     @property
     def lost(self) -> int:
         """Number of records that are in no output and should be; at least that many, past retention."""
-        return max(0, len(self.unaccounted) - self.in_no_output - self.forgotten)
+        return max(0, len(self.unaccounted) - self.in_no_output - self.forgotten - self.given_up)
 
     @property
     def unverifiable(self) -> int:
         """Number of offsets of which nothing can be said any more."""
-        return self.past_retention + self.compacted + self.forgotten
+        return self.past_retention + self.compacted + self.forgotten + self.given_up
 
     @property
     def twice(self) -> int:
@@ -98,20 +99,25 @@ def reconcile(
     absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
     # Who was not absent when they were judged was there.
     compacted = max(0, absent - totals.absent) if held.is_source_compacted else 0
+    unaccounted = covered - in_table - in_quarantine
+    in_no_output = totals.dropped + totals.superseded + totals.deleted
+    # Of what was given up some is past retention by now.
+    given_up = min(totals.unproven, max(0, len(unaccounted) - in_no_output - forgotten))
     return Reconciliation(
         ledger=ledger,
-        unaccounted=covered - in_table - in_quarantine,
+        unaccounted=unaccounted,
         written_twice=written.again,
         quarantined_twice=quarantined.again,
         in_both=in_table & in_quarantine,
         beyond=_unexplained(in_table - covered, ledger, begin, held, later),
         written=len(in_table & covered),
         quarantined=len(in_quarantine & covered),
-        in_no_output=totals.dropped + totals.superseded + totals.deleted,
+        in_no_output=in_no_output,
         absent=absent - compacted,
         past_retention=span(ledger.begin, {p: min(begin[p], ledger.end[p]) for p in ledger.begin}),
         compacted=compacted,
         forgotten=forgotten,
+        given_up=given_up,
     )
 
 

@@ -15,6 +15,7 @@ from gateway.access.answers import turned_away
 from gateway.access.gate import permit
 from gateway.access.guard import AccessGuard
 from gateway.api import (
+    adoptions,
     approvals,
     audit,
     consumers,
@@ -84,6 +85,7 @@ _MODULES = (
     expectations,
     stream_controls,
     reconciliations,
+    adoptions,
     metrics,
     audit,
     keys,

@@ -15,6 +15,7 @@ from gateway.broker import BrokerProbe
 from gateway.clock import now
 from gateway.desk.quarantine import QuarantineReader
 from gateway.desk.reveals import Reveals
+from gateway.services.adoptions import Adoptions
 from gateway.services.approvals import Approvals
 from gateway.services.associations import Associations
 from gateway.services.audit import AuditLog
@@ -111,6 +112,10 @@ class Factory:
             now,
             lambda result: self._alerts.send(self._alert_writer.of_reconciliation(result)),
         )
+
+    def adoptions(self) -> Adoptions:
+        """Make the service that writes down who rebuilds the ledger of a stream."""
+        return Adoptions(self.database, now)
 
     def stream_metrics(self, by: Principal = ANONYMOUS) -> StreamMetrics:
         """Make what collects the metrics of the streams that somebody may see."""

@@ -83,6 +83,8 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/reconciliations"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/reconciliations"): _APPROVE_STREAM,  # reads all of the stream: as dear as a pause
     ("POST", f"{_STREAM}/reconciliations/{{reconciliation}}/result"): _REPORT,
+    ("GET", f"{_STREAM}/adoptions"): _VIEW_STREAM,
+    ("POST", f"{_STREAM}/adoptions"): _APPROVE_STREAM,  # gives records up
     ("GET", "/metrics"): _VIEW,
     ("GET", "/api/v1/audit"): _ADMIN_ALL,
     ("GET", "/api/v1/keys"): _ADMIN_ALL,

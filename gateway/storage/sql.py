@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select
 from sqlalchemy.orm import Session
 
 from gateway.storage.access import KeyStore, begins_with
+from gateway.storage.adoptions import AdoptionStore
 from gateway.storage.audit import AuditStore
 from gateway.storage.consumers import ConsumerStore
 from gateway.storage.controls import ControlStore
@@ -86,6 +87,7 @@ class Stores:
         self.sums = StreamSumStore(session)
         self.shadows = ShadowStore(session)
         self.reconciliations = ReconciliationStore(session)
+        self.adoptions = AdoptionStore(session)
 
 
 class ContractStore:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api.adoptions import ADOPTION
 from gateway.api.reconciliations import RESULT
 from gateway.api.stream_controls import _EVENT, _TRIP
 
@@ -33,6 +34,8 @@ def about(name: str) -> list[tuple[str, str, Any]]:
         ("POST", f"{STREAMS}/{name}/resume", {}),
         ("GET", f"{STREAMS}/{name}/reconciliations", None),
         ("POST", f"{STREAMS}/{name}/reconciliations", {}),
+        ("GET", f"{STREAMS}/{name}/adoptions", None),
+        ("POST", f"{STREAMS}/{name}/adoptions", ADOPTION | {"stream": name, "topic": name}),
     ]
 
 
@@ -44,11 +47,11 @@ def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
         assert set(statuses) <= {200, 201, 403}
         allowed[role] = [status != 403 for status in statuses]
     assert allowed == {
-        "viewer": [True, False, False, False, False, True, False],
-        "reporter": [True, True, True, False, False, True, False],
-        "producer": [True, True, True, False, False, True, False],
-        "approver": [True] * 7,
-        "admin": [True] * 7,
+        "viewer": [True, False, False, False, False, True, False, True, False],
+        "reporter": [True, True, True, False, False, True, False, True, False],
+        "producer": [True, True, True, False, False, True, False, True, False],
+        "approver": [True] * 9,
+        "admin": [True] * 9,
     }
 
 

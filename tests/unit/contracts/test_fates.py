@@ -40,6 +40,14 @@ def test_dropped_records_are_in_no_output() -> None:
     assert not reconcile(ledger, SOURCE, SOURCE[:9], []).holds
 
 
+def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> None:
+    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, unproven=2)})
+    found = reconcile(ledger, SOURCE, SOURCE[:8], [])
+    assert (found.holds, found.lost, found.unverifiable) == (True, 0, 2)
+    found = reconcile(ledger, SOURCE, SOURCE[:7], [])
+    assert (found.holds, found.lost, found.unverifiable) == (False, 1, 2)
+
+
 def test_rows_that_no_published_batch_covers() -> None:
     """Refused records of a batch in flight are no fault; rows are."""
     assert reconcile(LEDGER, SOURCE, SOURCE, [(0, 12)]).holds

@@ -1,0 +1,85 @@
+"""Adoptions: written down once, with who did it, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from contracts.adoption import Adoption
+from contracts.errors import ConflictError, NotFoundError
+from gateway.api.adoptions import ADOPTION
+from gateway.audit.chain import content_hash
+from gateway.factory import Factory
+from gateway.storage.adoptions import KEPT
+
+MakeContract = Callable[..., bytes]
+STREAM = "hospital.admissions"
+PATH = f"/api/v1/streams/{STREAM}/adoptions"
+
+
+@pytest.fixture(autouse=True)
+def published(factory: Factory, make_contract: MakeContract) -> None:
+    factory.registry().publish(make_contract(), "contract.json")
+
+
+def adoption(**changes: Any) -> Adoption:
+    """The example."""
+    return Adoption.model_validate({**ADOPTION, **changes})
+
+
+def test_an_adoption_is_an_entry_in_the_log_of_changes(factory: Factory) -> None:
+    wanted = adoption(accepted_loss=12)
+    assert factory.adoptions().keep(STREAM, wanted)
+    (entry,) = [
+        each for each in factory.audit().page(0, 100, None).entries if each.action == "stream.adopted"
+    ]
+    assert (entry.who, entry.subject) == ("anonymous", f"{STREAM}-value")
+    assert entry.after == content_hash(wanted.model_dump(mode="json"))
+    (kept,) = factory.adoptions().all(STREAM)
+    assert (kept.by, kept.adoption) == ("anonymous", wanted)
+
+
+def test_an_adoption_that_is_told_again_is_kept_once(factory: Factory) -> None:
+    assert factory.adoptions().keep(STREAM, adoption())
+    assert not factory.adoptions().keep(STREAM, adoption())
+    assert len(factory.adoptions().all(STREAM)) == 1
+    with pytest.raises(ConflictError, match="another adoption was kept"):
+        factory.adoptions().keep(STREAM, adoption(written=1))
+
+
+@pytest.mark.parametrize(
+    ("stream", "changes", "error"),
+    [
+        (STREAM, {"stream": "other"}, ConflictError),
+        (STREAM, {"topic": "other"}, ConflictError),
+        ("other", {"stream": "other"}, NotFoundError),
+    ],
+)
+def test_an_adoption_of_something_else_is_refused(
+    factory: Factory, stream: str, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        factory.adoptions().keep(stream, adoption(**changes))
+
+
+def test_the_oldest_adoptions_give_way(factory: Factory) -> None:
+    for number in range(KEPT + 2):
+        factory.adoptions().keep(STREAM, adoption(id=f"{number:032x}"))
+    kept = factory.adoptions().all(STREAM)
+    assert len(kept) == KEPT
+    assert (kept[0].adoption.id, kept[-1].adoption.id) == (f"{KEPT + 1:032x}", f"{2:032x}")
+
+
+def test_over_http(client: Any) -> None:
+    body = orjson.dumps(ADOPTION)
+    assert [client.post(PATH, body).status_code for _ in range(2)] == [201, 200]
+    (kept,) = client.get(PATH).json()["adoptions"]
+    assert (kept["by"], kept["adoption"]) == ("anonymous", ADOPTION)
+    assert client.post(PATH, orjson.dumps({**ADOPTION, "id": "x"})).status_code == 422
+    assert client.post(PATH, orjson.dumps({**ADOPTION, "topic": "other"})).status_code == 409
+    unknown = orjson.dumps({**ADOPTION, "stream": "unknown"})
+    assert client.post("/api/v1/streams/unknown/adoptions", unknown).status_code == 404
+    assert client.get("/api/v1/streams/unknown/adoptions").status_code == 404
