@@ -84,9 +84,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "starting": starting,
         "registry_grace_seconds": registry_grace_seconds,
     }
-    settings = _read_settings(
-        {name: value for name, value in given.items() if value is not None}, JobSettings
-    )
+    settings = read_settings({name: value for name, value in given.items() if value is not None}, JobSettings)
 
     from spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
 
@@ -118,7 +116,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
         "sink": sink,
         "warehouse": warehouse,
     }
-    settings = _read_settings(
+    settings = read_settings(
         {name: value for name, value in given.items() if value is not None}, SinkSettings
     )
 
@@ -134,7 +132,8 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
 Settings = TypeVar("Settings", bound=SinkSettings)
 
 
-def _read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
+def read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
+    """Read settings of options and the environment; an option that is None was not given. Raises SettingsError."""
     try:
         return kind(**given)
     except ValidationError as error:

@@ -131,3 +131,9 @@ class JobSettings(SinkSettings):
         if self.write_mode == "upsert" and self.sink == "kafka":
             raise ValueError("write-mode upsert is for tables; a topic is appended to")
         return self
+
+
+class AdoptSettings(JobSettings):
+    """What an adoption must know: all that the job is told, except for what only a running stream needs."""
+
+    checkpoints: Path = Field(default=Path(), description="Not used: no stream runs.")

@@ -110,7 +110,8 @@ def _take(target: SlotTarget) -> _Slot:
     producer = TransactionalProducer(target.kafka, name, target.timeout_seconds)
     producer.fence()
     found = read_ledger(target.kafka, ledger.name)
-    if found is None or found.epoch != ledger.epoch:
+    # Claims count on from an adoption with a gap; still, an epoch of before it may come again.
+    if found is None or (found.epoch, found.adopted) != (ledger.epoch, ledger.adopted):
         raise Fenced(f"{ledger.name}: another instance of this stream holds the ledger now")
     return _Slot(name, ledger.epoch, producer, written=_already_written(target) if is_retry else frozenset())
 

@@ -1,0 +1,360 @@
+"""`tidegate adopt`: the ledger rebuilt from what was written, and the stream going on with every record once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from psycopg import sql
+
+from contracts.adoption import EPOCH_GAP
+from contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
+from contracts.ledger import BatchTotals, Ledger
+from spark_jobs.adopt import Look, Skip, adopter
+from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.postgresql_table import qualified_name
+from spark_jobs.steps import Step
+from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
+from tests.integration.enforce.job import Publish
+from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tests.integration.enforce.losing import lose_ledger
+from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_source_changes import (
+    PowerCutError,
+    add_partitions,
+    cut_after_quarantine,
+    forget,
+)
+
+SINKS = ("iceberg", "delta", "postgresql", "kafka")
+
+
+class Adopting:
+    """Adopts lines with a real registry; keeps what was shown before the last confirmation."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.url = registry.url
+        self.shown: list[Look | Skip] = []
+
+    def settings(self, line: Line) -> JobSettings:
+        return line.settings.model_copy(update={"registry_url": self.url})
+
+    def rebuild(self, line: Line, *, replace: bool = False) -> Ledger:
+        with adopter(self.settings(line), line.contract_id) as found:
+            return found.rebuild(None, self.shown.append, replace=replace)
+
+    def skip(self, line: Line, partition: int, first: int) -> Ledger:
+        with adopter(self.settings(line), line.contract_id) as found:
+            return found.skip(partition, first, self.shown.append)
+
+    def kept(self, line: Line) -> list[dict[str, Any]]:
+        """The registry's adoptions of a line, newest first."""
+        answer = httpx.get(f"{self.url}/api/v1/streams/{line.contract_id}/adoptions")
+        answer.raise_for_status()
+        adoptions: list[dict[str, Any]] = answer.json()["adoptions"]
+        return adoptions
+
+
+@pytest.fixture
+def adopting(registry: Registry) -> Adopting:
+    return Adopting(registry)
+
+
+@pytest.fixture
+def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
+    """Give a function that makes a line whose contract the registry has."""
+
+    def make(sink: str, **settings: Any) -> Line:
+        line = make_line(sink=sink, **settings)
+        publish(line.document())
+        return line
+
+    return make
+
+
+@pytest.fixture(params=SINKS)
+def any_line(request: pytest.FixtureRequest, published_line: Callable[..., Line]) -> Line:
+    """A line into each sink."""
+    return published_line(request.param)
+
+
+def test_an_adopted_stream_goes_on_with_every_record_once(any_line: Line, adopting: Adopting) -> None:
+    """Before the ledger was lost a batch was cut off whose refused records were written already."""
+    line = any_line
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(20)))
+    line.enforce(max_offsets=7)
+    line.produce(row(20), row(21, 999), row(22), row(24, 999), row(26))
+    if line.settings.sink != "kafka":
+        with pytest.raises(PowerCutError):
+            line.enforce(cut_after_quarantine)
+        assert len(line.quarantined()) == 7
+    before = line.ledger()
+    lose_ledger(line)
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+    adopted = adopting.rebuild(line)
+    (look,) = adopting.shown
+    assert isinstance(look, Look)
+    assert (look.proposal.holes, len(look.proposal.twice)) == (0, 0)
+    assert adopted.name == before.name
+    assert adopted.epoch >= EPOCH_GAP
+    assert line.ledger() == adopted
+    line.produce(*(row(n, 999 if n % 3 == 0 else n) for n in range(30, 40)))
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals.offsets == 35
+    (kept,) = adopting.kept(line)
+    assert kept["by"] == "anonymous"
+    assert (kept["adoption"]["id"], kept["adoption"]["accepted_loss"]) == (line.ledger().adopted, 0)
+    assert {int(p): offset for p, offset in kept["adoption"]["end"].items()} == adopted.end
+    with pytest.raises(ConflictError, match="nothing is to be adopted"):
+        adopting.rebuild(line)
+
+
+def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("kafka", accepted_slots=2)
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(12)))
+    line.enforce()
+    line.produce(row(12), row(13, 999), row(14), row(15), row(16, 999), row(18))
+
+    def cut_after_tasks(_stream: str, step: Step) -> None:
+        if step is Step.SLOT:
+            raise PowerCutError
+
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_tasks)
+    assert (len(line.accepted()), len(line.quarantined())) == (13, 3)
+    lose_ledger(line)
+    adopted = adopting.rebuild(line)
+    assert adopted.end == {0: 8, 1: 6}
+    assert adopted.totals.unproven == 0
+    line.enforce()
+    require_exactly_once(line)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
+    published_line: Callable[..., Line], adopting: Adopting, sink: str
+) -> None:
+    """It judged a batch while the ledger was lost and rebuilt."""
+    line = published_line(sink)
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(10)))
+    line.enforce()
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(10, 20)))
+
+    def adopt_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.DECIDE and not adopting.shown:
+            lose_ledger(line)
+            adopting.rebuild(line)
+
+    with pytest.raises(Fenced):
+        line.enforce(adopt_meanwhile)
+    line.enforce()
+    require_exactly_once(line)
+
+
+def test_dropped_records_cannot_be_proven_and_have_to_be_accepted(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("iceberg")
+    line.contracts.plan = line.plan(rules=[{**KNOWN, "on_violation": "drop"}])
+    line.produce(*(row(2 * n, 999 if n in {1, 3} else n) for n in range(6)))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=4, dropped=2)
+    lose_ledger(line)
+
+    def refuse(look: Look) -> None:
+        adopting.shown.append(look)
+        raise ConflictError("no")
+
+    with adopter(adopting.settings(line), line.contract_id) as found, pytest.raises(ConflictError):
+        found.rebuild(None, refuse)
+    (look,) = adopting.shown
+    assert isinstance(look, Look)
+    assert (look.proposal.holes, look.proposal.unanswered) == (2, {(0, 1), (0, 3)})
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+    assert adopting.kept(line) == []
+    adopting.rebuild(line)
+    assert adopting.kept(line)[0]["adoption"]["accepted_loss"] == 2
+    line.produce(row(20), row(22, 999))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=5, dropped=1, unproven=2)
+    found = line.reconcile()
+    assert (found.lost, found.twice, found.unverifiable) == (0, 0, 2)
+
+
+def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    """What it lost at its end is read again; refused records of then are not quarantined twice."""
+    line = published_line("postgresql")
+    line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(20)))
+    line.enforce()
+    with line.database() as connection:
+        table = sql.Identifier(*qualified_name(line.contract_id))
+        connection.execute(sql.SQL("DELETE FROM {} WHERE _source_offset >= 6").format(table))
+    assert not line.reconcile().holds
+    before = line.ledger()
+    with pytest.raises(ConflictError, match="--replace"):
+        adopting.rebuild(line)
+    adopted = adopting.rebuild(line, replace=True)
+    assert (adopted.name, adopted.end) == (before.name, {0: 6, 1: 6})
+    assert adopted.epoch == before.epoch + EPOCH_GAP
+    line.enforce()
+    require_exactly_once(line)
+
+
+def test_an_upserted_table_is_adopted_and_goes_on(
+    make_line: Callable[..., Line], publish: Publish, adopting: Adopting
+) -> None:
+    """Superseded records leave no trace; what is there is not written twice."""
+    line = make_line(sink="iceberg", write_mode="upsert")
+    publish(line.document(primary_key=["id"]))
+    line.contracts.plan = line.plan(primary_key=["id"])
+    line.produce(*(row(2 * (n % 3), n) for n in range(6)), row(1, 999))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=3, superseded=3, quarantined=1)
+    line.spark.sql(f"ALTER TABLE lake.{line.contract_id} UNSET TBLPROPERTIES ('tidegate.ledger')")
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+    adopted = adopting.rebuild(line)
+    # Partition 1 has no row: its refused record is ahead of the ledger, and the next start finds it.
+    assert (adopted.end, adopted.totals) == ({0: 6, 1: 0}, BatchTotals(written=3, unproven=3))
+    line.produce(row(0, 7), row(8))
+    line.enforce()
+    assert account(line) == CLEAN
+    assert (len(line.rows()), len(line.quarantined())) == (4, 1)
+    assert line.ledger().totals == BatchTotals(written=4, quarantined=1, superseded=1, unproven=3)
+
+
+def test_a_partition_whose_first_records_are_gone_goes_on_without_them(
+    any_line: Line, adopting: Adopting
+) -> None:
+    line = any_line
+    line.produce(*(row(n) for n in range(4)))
+    line.enforce()
+    add_partitions(line, 3)
+    line.produce(*(Sent(row(n, 999 if n == 4 else n).value, b"k", 2) for n in range(5)))
+    forget(line, line.topic, 2, 3)
+    with pytest.raises(StreamStopped, match="--partition 2 --from 3 --accept-loss"):
+        line.enforce()
+    with pytest.raises(ConflictError, match="--from 3"):
+        adopting.skip(line, 2, 2)
+    with pytest.raises(ConflictError, match="nothing is missing of partition 1"):
+        adopting.skip(line, 1, 2)
+    with pytest.raises(NotFoundError, match="has no partition 7"):
+        adopting.skip(line, 7, 2)
+    adopting.skip(line, 2, 3)
+    line.enforce()
+    require_exactly_once(line)
+    assert (line.ledger().begin[2], line.ledger().end[2]) == (3, 5)
+    (kept,) = adopting.kept(line)
+    assert (kept["adoption"]["partition"], kept["adoption"]["accepted_loss"]) == (2, 3)
+
+
+def test_a_partition_that_retention_has_passed_goes_on_and_says_what_is_missing(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    """Also when retention moves on between the adoption and the start: it may be adopted again."""
+    line = published_line("iceberg")
+    line.produce(*(row(2 * n) for n in range(4)))
+    line.enforce()
+    line.produce(*(row(2 * n) for n in range(10, 20)))
+    forget(line, line.topic, 0, 6)
+    adopting.skip(line, 0, 6)
+    forget(line, line.topic, 0, 9)
+    with pytest.raises(StreamStopped, match="--partition 0 --from 9 --accept-loss"):
+        line.enforce()
+    adopting.skip(line, 0, 9)
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=9, unproven=5)
+    assert len(line.rows()) == 9
+    assert [each["adoption"]["accepted_loss"] for each in adopting.kept(line)] == [3, 2]
+
+
+def test_nothing_is_adopted_without_the_registry(
+    published_line: Callable[..., Line], make_registry: Callable[..., Registry]
+) -> None:
+    line, registry = published_line("postgresql"), make_registry()
+    httpx.post(f"{registry.url}/api/v1/contracts", json=line.document()).raise_for_status()
+    line.produce(row(0), row(1))
+    line.enforce()
+    lose_ledger(line)
+    settings = line.settings.model_copy(update={"registry_url": registry.url})
+    with adopter(settings, line.contract_id) as found, pytest.raises(Unavailable, match="does not answer"):
+        found.rebuild(None, lambda _look: registry.stop())
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+
+
+def test_rows_that_come_while_somebody_decides_stop_the_adoption(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("postgresql")
+    line.produce(row(0), row(1))
+    line.enforce()
+    lose_ledger(line)
+
+    def write_meanwhile(_look: Look) -> None:
+        with line.database() as connection:
+            table = sql.Identifier(*qualified_name(line.contract_id))
+            connection.execute(sql.SQL("INSERT INTO {0} SELECT * FROM {0} LIMIT 1").format(table))
+
+    asked = pytest.raises(StreamStopped, match="something has written while you were asked")
+    with adopter(adopting.settings(line), line.contract_id) as found, asked:
+        found.rebuild(None, write_meanwhile)
+    with pytest.raises(StreamStopped, match="tidegate adopt"):
+        line.enforce()
+
+
+def test_a_stream_that_has_written_nothing_has_nothing_to_adopt(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    with pytest.raises(NotFoundError, match="there is nothing to adopt"):
+        adopting.rebuild(published_line("kafka"))
+
+
+def test_the_command_asks_and_says_what_it_did(
+    published_line: Callable[..., Line], adopting: Adopting
+) -> None:
+    line = published_line("kafka")
+    line.produce(*(row(n, 999 if n == 3 else n) for n in range(6)))
+    line.enforce()
+    lose_ledger(line)
+    options = {
+        "TIDEGATE_BOOTSTRAP_SERVERS": line.settings.bootstrap_servers,
+        "TIDEGATE_REGISTRY_URL": adopting.url,
+        "TIDEGATE_WAREHOUSE": str(line.settings.warehouse),
+        "TIDEGATE_SINK": "kafka",
+    }
+
+    def adopt(*more: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "gateway.cli.main", "adopt", line.contract_id, *more]
+        done = subprocess.run(
+            command,
+            env={**os.environ, **options},
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, told = adopt()
+    assert code == 2, told
+    assert "there is no terminal to ask on" in told
+    assert "partition 0: written 0 to 2, quarantined nothing; ledger 0 to 2; holes: none" in told
+    code, told = adopt("--yes")
+    assert code == 0, told
+    assert "it goes on at 0: 3, 1: 3" in told
+    assert adopt("--yes")[0] == 1
+    line.enforce()
+    require_exactly_once(line)
