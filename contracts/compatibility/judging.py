@@ -21,7 +21,10 @@ from contracts.compatibility.avro.documents import schema_of
 from contracts.compatibility.avro.places import Filling
 from contracts.compatibility.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
 from contracts.compatibility.inclusion import Counterexample
+from contracts.compatibility.json_schema.formula import Formula
+from contracts.compatibility.json_schema.nodes import Interner, Side
 from contracts.compatibility.json_schema.values import text_of
+from contracts.compatibility.json_schema.work import Work
 from contracts.compatibility.samples import listed, sample
 from contracts.errors import ContractError
 from contracts.fields import SchemaFields, join
@@ -66,6 +69,20 @@ class Judge:
         if isinstance(schema, JsonSchema):
             return JsonFields(schema.definition if schema.definition is not None else True)
         return AvroFormat(schema).fields
+
+    def takes_long(self, record: Any) -> bool:
+        """Whether the schema looks at a record more often than is judged; a nesting of forty levels may take 2^40 looks."""
+        work = self._work
+        return work is None or not work.effort(record).is_bounded
+
+    @cached_property
+    def _work(self) -> Work | None:
+        """How much work judging by a JSON Schema is; None for one too deep to be counted."""
+        definition = self.contract.schema_.definition
+        formula = Formula(
+            Side.ONE, definition if isinstance(definition, dict) else True, Interner(), formats_asserted=False
+        )
+        return None if formula.is_too_large or formula.is_too_deep else formula.work
 
     @cached_property
     def avro(self) -> AvroType | None:
@@ -161,7 +178,8 @@ class Pair:
     def _old_value(self, record: Any) -> bytes | None:
         """Write a record with the schema of `old`; None when it is no such record."""
         if isinstance(self.old.contract.schema_, JsonSchema):
-            return _json(record)
+            takes_long = self.old.takes_long(record) or self.new.takes_long(record)
+            return None if takes_long else _json(record)
         try:
             return None if self.old.avro is None else encode(self.old.avro, datum_of(self.old.avro, record))
         except NoDatumError:

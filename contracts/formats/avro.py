@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import fastavro
@@ -25,6 +26,8 @@ from contracts.wire import Framed
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
+_MAX_POINTERS: Final = 20_000
+"""Most pointers that are listed: thirty fields of the record's own type would make 30^8."""
 _TYPES: Final = {
     "int": "integer",
     "long": "integer",
@@ -151,7 +154,7 @@ class AvroFields:
     def __init__(self, schema: Any, named: dict[str, Any]) -> None:
         self._schema = schema
         self._named = named
-        self._pointers = tuple(self._walk())
+        self._pointers = tuple(islice(self._walk(), _MAX_POINTERS))
         self._names: frozenset[str] | None = None
 
     def find(self, pointer: str) -> FieldType | None:
@@ -208,10 +211,12 @@ class AvroFields:
     def _walk(self) -> Iterator[str]:
         level: list[tuple[tuple[str, ...], Any]] = [((), self._schema)]
         for _ in range(_MAX_LEVELS):
-            level = [
-                ((*path, name), inner) for path, schema in level for name, inner in self._members(schema)
-            ]
-            yield from (join(path) for path, _ in level)
+            deeper: list[tuple[tuple[str, ...], Any]] = []
+            for path, schema in level:
+                for name, inner in self._members(schema):
+                    yield join((*path, name))
+                    deeper.append(((*path, name), inner))
+            level = deeper
 
 
 def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:

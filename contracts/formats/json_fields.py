@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from contracts.errors import ContractError
 from contracts.fields import ANY_TYPE, FieldType, join, tokens
+from contracts.formats.json_work import base_of
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
 
 _TIMES = frozenset({"date", "date-time", "date-time-local", "duration"})
+MAX_VISITS: Final = 1_000_000
+"""Visits of schemas for all the fields of a contract together; some three seconds."""
+_MAX_NESTING: Final = 200
 _MAX_POINTERS = 2_000
+_DEFINITION: Final = "/schema/definition"
 _MAX_DEPTH = 8
 _ROOT = "urn:tidegate:schema"
 _CLOSING = ("additionalProperties", "unevaluatedProperties")
@@ -35,19 +42,33 @@ Schema = dict[str, Any] | bool
 
 
 class JsonFields:
-    """Looks fields up in one JSON Schema, whose references all stay inside it."""
+    """Looks fields up in one JSON Schema, whose references all stay inside it.
+
+    Each walk visits a schema at most once, however many references lead to it: without that, forty definitions that
+    each name the next one twice take 2^40 steps.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
         self._resolver = registry.resolver(_ROOT)
+        self._found: dict[str, FieldType | None] = {}
         self._pointers: tuple[str, ...] | None = None
         self._names: frozenset[str] | None = None
+        self._top_level: tuple[str, ...] | None = None
+        self._visits = 0
 
     def find(self, pointer: str) -> FieldType | None:
-        """Look a field up by its JSON Pointer; None when the schema does not declare it."""
-        return self._find(self._schema, tokens(pointer), self._resolver, ())
+        """Look a field up by its JSON Pointer; None when the schema does not declare it.
+
+        Raises ContractError when the fields that were asked for take more than MAX_VISITS visits of schemas together.
+        """
+        if pointer not in self._found:
+            search = _Search(MAX_VISITS - self._visits)
+            self._found[pointer] = search.find(self._schema, tokens(pointer), self._resolver)
+            self._visits += search.visits
+        return self._found[pointer]
 
     def pointers(self) -> tuple[str, ...]:
         """Pointers of the declared fields, outermost first; bounded."""
@@ -63,86 +84,136 @@ class JsonFields:
 
     def top_level(self) -> tuple[str, ...]:
         """Names of the properties of the record itself, in the order of the schema."""
-        return tuple(dict.fromkeys(name for name, _, _ in self._declared(self._schema, self._resolver, ())))
+        if self._top_level is None:
+            declared = _declared(self._schema, self._resolver)
+            self._top_level = tuple(dict.fromkeys(name for name, _, _ in declared))
+        return self._top_level
 
-    def _find(
-        self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any], seen: tuple[int, ...]
-    ) -> FieldType | None:
-        if not isinstance(schema, dict) or id(schema) in seen:
+    def _walk(self) -> Iterator[str]:
+        level: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = [((), self._schema, self._resolver)]
+        told: set[str] = set()
+        for _ in range(_MAX_DEPTH):
+            deeper: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = []
+            for path, schema, resolver in level:
+                for name, child, inner in _declared(schema, resolver):
+                    pointer = join((*path, name))
+                    if len(told) + len(deeper) >= 2 * _MAX_POINTERS:
+                        return
+                    if pointer not in told:
+                        told.add(pointer)
+                        yield pointer
+                    deeper.append(((*path, name), child, inner))
+            level = deeper
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search for a field: what is known already of each schema and each rest of the path."""
+
+    budget: int
+    visits: int = 0
+    _known: dict[tuple[int, str, int], FieldType | None] = field(default_factory=dict)
+    _within: set[tuple[int, str, int]] = field(default_factory=set)
+
+    def find(self, schema: Any, path: tuple[str, ...], resolver: Resolver[Any]) -> FieldType | None:
+        """Return what a schema says of the member at `path`, None when it declares none. Raises ContractError."""
+        if not isinstance(schema, dict):
             return None if path or schema is False else FieldType()
-        seen = (*seen, id(schema))
-        found = _own_type(schema) if not path else self._find_child(schema, path, resolver)
-        for part, inner in self._all_of(schema, resolver):
-            found = _both(found, self._find(part, path, inner, seen))
-        for branches in self._any_of(schema):
-            options = [self._find(branch, path, resolver, seen) for branch in branches]
-            known = [option for option in options if option is not None]
-            if known:
-                found = _both(found, reduce(FieldType.either, known))
+        key = (id(schema), base_of(resolver), len(path))
+        if key in self._known:
+            return self._known[key]
+        if key in self._within:  # a loop that takes no step into the record
+            return None if path else FieldType()
+        self._visit()
+        self._within.add(key)
+        found = self._found(schema, path, resolver)
+        self._within.discard(key)
+        self._known[key] = found
         return found
 
-    def _find_child(
+    def _visit(self) -> None:
+        self.visits += 1
+        if self.visits > self.budget:
+            message = f"looking its fields up takes more than {MAX_VISITS:,} steps; declare fewer fields or alternatives"
+            raise ContractError.at(_DEFINITION, message)
+        if len(self._within) >= _MAX_NESTING:
+            message = (
+                f"a field is looked up through more than {_MAX_NESTING} schemas; follow fewer references"
+            )
+            raise ContractError.at(_DEFINITION, message)
+
+    def _found(
+        self, schema: dict[str, Any], path: tuple[str, ...], resolver: Resolver[Any]
+    ) -> FieldType | None:
+        found = self._child(schema, path, resolver) if path else _own_type(schema)
+        for part, inner in _all_of(schema, resolver):
+            found = _both(found, self.find(part, path, inner))
+        for branches in _any_of(schema):
+            found = _both(found, self._either(branches, path, resolver))
+        return found
+
+    def _child(
         self, schema: dict[str, Any], path: tuple[str, ...], resolver: Resolver[Any]
     ) -> FieldType | None:
         first, rest = path[0], path[1:]
         found: FieldType | None = None
         for child in _children(schema, first):
-            found = _both(found, self._find(child, rest, resolver, ()))
+            found = _both(found, self.find(child, rest, resolver))
         if first == "*":  # every element of the array: one of the schemas that its elements have
-            items = [self._find(item, rest, resolver, ()) for item in _items(schema)]
-            known = [item for item in items if item is not None]
-            if known:
-                found = _both(found, reduce(FieldType.either, known))
+            found = _both(found, self._either(_items(schema), rest, resolver))
         return found
 
-    def _all_of(self, schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            if isinstance(schema.get(keyword), str):
-                try:
-                    resolved = resolver.lookup(schema[keyword])
-                except Unresolvable:
-                    continue
-                yield resolved.contents, resolved.resolver
-        for part in schema.get("allOf", ()):
-            yield part, resolver
+    def _either(
+        self, schemas: Iterable[Any], path: tuple[str, ...], resolver: Resolver[Any]
+    ) -> FieldType | None:
+        found = (self.find(schema, path, resolver) for schema in schemas)
+        known = [each for each in found if each is not None]
+        return reduce(FieldType.either, known) if known else None
 
-    @staticmethod
-    def _any_of(schema: dict[str, Any]) -> Iterator[list[Any]]:
-        for keyword in ("anyOf", "oneOf"):
-            if isinstance(schema.get(keyword), list):
-                yield schema[keyword]
-        conditional = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
-        dependent = [*schema.get("dependentSchemas", {}).values()]
-        for branch in (*conditional, *dependent):
-            yield [branch]
 
-    def _walk(self) -> Iterator[str]:
-        level: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = [((), self._schema, self._resolver)]
-        count = 0
-        for _ in range(_MAX_DEPTH):
-            deeper: list[tuple[tuple[str, ...], Any, Resolver[Any]]] = []
-            for path, schema, resolver in level:
-                for name, child, inner in self._declared(schema, resolver, ()):
-                    yield join((*path, name))
-                    count += 1
-                    if count >= _MAX_POINTERS:
-                        return
-                    deeper.append(((*path, name), child, inner))
-            level = deeper
+def _declared(schema: Any, resolver: Resolver[Any]) -> Iterator[tuple[str, Any, Resolver[Any]]]:
+    """Yield the members that a schema and those beside it declare, each schema once."""
+    seen: set[tuple[int, str]] = set()
+    waiting = [iter([(schema, resolver)])]
+    while waiting:
+        node, inside = next(waiting[-1], (None, resolver))
+        if node is None:
+            waiting.pop()
+            continue
+        key = (id(node), base_of(inside))
+        if not isinstance(node, dict) or key in seen:
+            continue
+        seen.add(key)
+        yield from ((name, child, inside) for name, child in node.get("properties", {}).items())
+        waiting.append(_beside(node, inside))
 
-    def _declared(
-        self, schema: Any, resolver: Resolver[Any], seen: tuple[int, ...]
-    ) -> Iterator[tuple[str, Any, Resolver[Any]]]:
-        if not isinstance(schema, dict) or id(schema) in seen:
-            return
-        seen = (*seen, id(schema))
-        for name, child in schema.get("properties", {}).items():
-            yield name, child, resolver
-        for part, inner in self._all_of(schema, resolver):
-            yield from self._declared(part, inner, seen)
-        for branches in self._any_of(schema):
-            for branch in branches:
-                yield from self._declared(branch, resolver, seen)
+
+def _beside(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
+    yield from _all_of(schema, resolver)
+    for branches in _any_of(schema):
+        yield from ((branch, resolver) for branch in branches)
+
+
+def _all_of(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if isinstance(schema.get(keyword), str):
+            try:
+                resolved = resolver.lookup(schema[keyword])
+            except Unresolvable:
+                continue
+            yield resolved.contents, resolved.resolver
+    for part in schema.get("allOf", ()):
+        yield part, resolver
+
+
+def _any_of(schema: dict[str, Any]) -> Iterator[list[Any]]:
+    for keyword in ("anyOf", "oneOf"):
+        if isinstance(schema.get(keyword), list):
+            yield schema[keyword]
+    conditional = [schema[keyword] for keyword in ("then", "else") if keyword in schema]
+    dependent = [*schema.get("dependentSchemas", {}).values()]
+    for branch in (*conditional, *dependent):
+        yield [branch]
 
 
 def _both(one: FieldType | None, other: FieldType | None) -> FieldType | None:

@@ -13,6 +13,7 @@ from contracts.fields import join, tokens
 from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
 from contracts.formats.json_patterns import EcmaPatterns
+from contracts.formats.json_work import check_work
 from contracts.model import JsonSchema
 from contracts.record import decode_json, unsound
 from contracts.rules.compiled import RuleSet
@@ -45,6 +46,7 @@ class JsonSchemaFormat:
         definition = schema.definition
         if definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
+        check_work(definition)
         self.definition = definition
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)

@@ -11,6 +11,7 @@ from contracts.compatibility.json_schema.nodes import Interner, Node, Side
 from contracts.compatibility.json_schema.values import exceeds
 from contracts.compatibility.json_schema.work import Work
 from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.formats.json_work import TooMuchWorkError, check_work
 from contracts.model import JsonSchema
 
 MAX_NESTING: Final = 200
@@ -36,6 +37,15 @@ class Formula:
     def is_too_large(self) -> bool:
         """Whether the schema has too many parts, or is nested too deeply, to be looked at."""
         return exceeds(self.schema, MAX_NESTING, MAX_PARTS)
+
+    @cached_property
+    def is_too_costly(self) -> bool:
+        """Whether judging by the schema takes more work than is done, so that no record can decide anything."""
+        try:
+            check_work(self.schema)
+        except TooMuchWorkError:
+            return True
+        return False
 
     @cached_property
     def judge(self) -> JsonSchemaFormat:

@@ -77,13 +77,17 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         return Inclusion(
             Outcome.UNDETERMINED, (_undecided("the schemas are too large or too deeply nested"),)
         )
-    _ = old.judge, new.judge  # a schema that is none is told before all else
+    is_too_costly = old.is_too_costly or new.is_too_costly
+    if not is_too_costly:
+        _ = old.judge, new.judge  # a schema that is none is told before all else
     if is_same(old.schema, new.schema):
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))
     if old.node.id == new.node.id and old.loop is None and new.loop is None:
         return Inclusion(Outcome.PROVEN)
+    if is_too_costly:
+        return Inclusion(Outcome.UNDETERMINED, (_undecided("judging by the schemas takes too much work"),))
     prover = Prover(old.interner, Budget(budget))
     return _Comparison(_judged(old), _judged(new), prover, old.loop or new.loop).answer(budget)
 

@@ -1,0 +1,246 @@
+"""How much work a JSON Schema is for a validator, counted before one is built.
+
+jsonschema-rs follows every way that leads to a subschema and remembers none, when it compiles `unevaluatedProperties` and
+whenever it validates. Forty definitions that name the next one twice are 2 KB and 2^40 steps, in native code that
+holds the interpreter lock and cannot be interrupted. So such a schema is refused by counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from contracts.errors import ContractError
+from contracts.fields import join
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
+
+MAX_LOOKS: Final = 10_000
+"""How often one value may be looked at, beyond four times for each subschema: 10,000 take some 50 ms."""
+_LOOKS_EACH: Final = 4
+MAX_LEVELS: Final = 200
+"""Longest chain of subschemas on one value: every level is a frame of the stack."""
+MAX_CHAIN: Final = 5_000
+"""Longest chain of subschemas through references: compiling takes the square of it, 0.2 s for this one."""
+_DEFINITION: Final = "/schema/definition"
+_ROOT: Final = "urn:tidegate:schema"
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_HERE: Final = ("not", "if", "then", "else")
+_HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_HERE_MAPS: Final = ("dependentSchemas", "dependencies")
+_BELOW: Final = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "items",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_BELOW_LISTS: Final = ("items", "prefixItems")
+_BELOW_MAPS: Final = ("patternProperties", "properties")
+_UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
+
+
+class TooMuchWorkError(ContractError):
+    """A schema that takes a validator more work than is done for one."""
+
+
+Key = tuple[int, str]
+"""A subschema by identity, and the base of its references."""
+
+
+def check_work(schema: Any) -> None:
+    """Count the work of a schema, in steps that are linear in its size. Raises TooMuchWorkError for more than is done.
+
+    The schema need not be sound: what is no schema is passed over, and references that lead nowhere.
+    """
+    if not isinstance(schema, dict):
+        return
+    work = _Work(schema)
+    work.follow()
+    work.count()
+
+
+class _Schema:
+    """One subschema, the schemas that speak of the same value (`here`), and those of its parts (`below`)."""
+
+    __slots__ = ("below", "factor", "here", "levels", "looks", "node")
+
+    def __init__(self, node: dict[str, Any]) -> None:
+        self.node = node
+        self.here: list[_Schema] = []
+        self.below: list[_Schema] = []
+        self.looks = 0
+        self.levels = 0
+        # What is left unevaluated is found out by evaluating everything beside it again.
+        self.factor = 2 if any(keyword in node for keyword in _UNEVALUATED) else 1
+
+
+class _Work:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._definition = schema
+        resource = Resource.from_contents(schema, default_specification=DRAFT202012)
+        registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
+        # Once, for an anchor is looked for in all that was not crawled yet.
+        self._resolver = registry.crawl().resolver(_ROOT)
+        self._known: dict[Key, _Schema] = {}
+        self._root = _Schema(schema)
+
+    def follow(self) -> None:
+        """Find the subschemas that the root leads to. Raises TooMuchWorkError for a chain longer than MAX_CHAIN."""
+        self._known[id(self._definition), ""] = self._root
+        stack = [self._parts(self._root, self._resolver)]
+        while stack:
+            found = next(stack[-1], None)
+            if found is None:
+                stack.pop()
+            else:
+                stack.append(self._parts(*found))
+            if len(stack) > MAX_CHAIN:
+                message = f"its references make a chain of more than {MAX_CHAIN:,} schemas; make it shorter"
+                raise TooMuchWorkError.at(_DEFINITION, message)
+
+    def _parts(self, schema: _Schema, resolver: Resolver[Any]) -> Iterator[tuple[_Schema, Resolver[Any]]]:
+        """Note the parts of a subschema, and yield those that are new."""
+        parts = ((schema.here, _here(schema.node)), (schema.below, _below(schema.node)))
+        for noted, nodes in parts:
+            for node in nodes:
+                yield from self._noted(noted, node, _inside(resolver, node))
+        for keyword in _REFERENCES:
+            reference = schema.node.get(keyword)
+            if isinstance(reference, str):
+                try:
+                    resolved = resolver.lookup(reference)
+                except (Unresolvable, ValueError, TypeError, AttributeError):
+                    continue  # the validator says what is wrong with it
+                yield from self._noted(schema.here, resolved.contents, resolved.resolver)
+
+    def _noted(
+        self, noted: list[_Schema], node: Any, resolver: Resolver[Any]
+    ) -> Iterator[tuple[_Schema, Resolver[Any]]]:
+        if not isinstance(node, dict):
+            return
+        key = (id(node), base_of(resolver))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _Schema(node)
+            yield found, resolver
+        noted.append(found)
+
+    def count(self) -> None:
+        """Count how often one value is looked at. Raises TooMuchWorkError for more than MAX_LOOKS allows."""
+        limit = MAX_LOOKS + _LOOKS_EACH * len(self._known)
+        looped = [each for each in self._known.values() if not each.looks and self._counted(each, limit)]
+        steps = 0
+        for each in looped:
+            steps += self._walked(each, limit - steps)
+
+    def _counted(self, start: _Schema, limit: int) -> bool:
+        """Count the looks of a subschema from those of its parts; gives whether it leads back to itself."""
+        is_looped = False
+        within = {id(start)}
+        stack = [(start, iter(start.here))]
+        while stack:
+            schema, parts = stack[-1]
+            part = next(parts, None)
+            if part is None:
+                schema.looks = 1 + schema.factor * sum(each.looks for each in schema.here)
+                schema.levels = 1 + max((each.levels for each in schema.here), default=0)
+                self._check(schema, limit)
+                within.discard(id(schema))
+                stack.pop()
+            elif id(part) in within:
+                is_looped = True
+            elif not part.looks:
+                within.add(id(part))
+                stack.append((part, iter(part.here)))
+        return is_looped
+
+    def _walked(self, start: _Schema, limit: int) -> int:
+        """Count the looks of a subschema that leads back to itself one by one, each way until it is cut."""
+        steps, within = 0, {id(start)}
+        stack = [(start, iter(start.here))]
+        while stack:
+            schema, parts = stack[-1]
+            part = next(parts, None)
+            steps += 1
+            if steps > limit:
+                raise self._too_much(start, limit)
+            if part is None:
+                within.discard(id(schema))
+                stack.pop()
+            elif id(part) not in within:
+                within.add(id(part))
+                stack.append((part, iter(part.here)))
+        return steps
+
+    def _check(self, schema: _Schema, limit: int) -> None:
+        if schema.looks > limit:
+            raise self._too_much(schema, limit)
+        if schema.levels > MAX_LEVELS:
+            message = (
+                f"more than {MAX_LEVELS} schemas are nested on one value; follow fewer references in a row"
+            )
+            raise TooMuchWorkError.at(_DEFINITION + _pointer_to(schema.node, self._definition), message)
+
+    def _too_much(self, schema: _Schema, limit: int) -> TooMuchWorkError:
+        message = (
+            f"a value is looked at more than {limit:,} times: schemas that are named twice name others twice "
+            "in turn; name each of them once"
+        )
+        return TooMuchWorkError.at(_DEFINITION + _pointer_to(schema.node, self._definition), message)
+
+
+def base_of(resolver: Resolver[Any]) -> str:
+    """Return the base that relative references are resolved against; the library has no public name for it."""
+    base: str = resolver._base_uri  # noqa: SLF001 - see above
+    return "" if base == _ROOT else base
+
+
+def _inside(resolver: Resolver[Any], node: Any) -> Resolver[Any]:
+    """Enter a subschema, which may have a base of its own."""
+    if not isinstance(node, dict) or not isinstance(node.get("$id"), str):
+        return resolver
+    return resolver.in_subresource(Resource.from_contents(node, default_specification=DRAFT202012))
+
+
+def _here(node: dict[str, Any]) -> Iterator[Any]:
+    """Yield what speaks of the same value."""
+    yield from (node[keyword] for keyword in _HERE if keyword in node)
+    for keyword in _HERE_LISTS:
+        if isinstance(node.get(keyword), list):
+            yield from node[keyword]
+    for keyword in _HERE_MAPS:
+        if isinstance(node.get(keyword), dict):
+            yield from node[keyword].values()
+
+
+def _below(node: dict[str, Any]) -> Iterator[Any]:
+    """Yield what speaks of items, members and names."""
+    yield from (node[keyword] for keyword in _BELOW if keyword in node)
+    for keyword in _BELOW_LISTS:
+        if isinstance(node.get(keyword), list):
+            yield from node[keyword]
+    for keyword in _BELOW_MAPS:
+        if isinstance(node.get(keyword), dict):
+            yield from node[keyword].values()
+
+
+def _pointer_to(wanted: dict[str, Any], root: Any) -> str:
+    """Find where a part of a schema stands, "" when it is the root or nowhere."""
+    stack: list[tuple[tuple[str, ...], Any]] = [((), root)]
+    while stack:
+        path, node = stack.pop()
+        if node is wanted:
+            return join(path)
+        if isinstance(node, dict):
+            stack.extend(((*path, name), member) for name, member in node.items())
+        elif isinstance(node, list):
+            stack.extend(((*path, str(index)), item) for index, item in enumerate(node))
+    return ""
