@@ -12,6 +12,7 @@ from gateway.alerts.alert import AlertWriter
 from gateway.alerts.sending import AlertSender
 from gateway.alerts.targets import targets_of
 from gateway.broker import BrokerProbe
+from gateway.check_turns import CheckTurns
 from gateway.clock import now
 from gateway.desk.quarantine import QuarantineReader
 from gateway.desk.reveals import Reveals
@@ -48,6 +49,7 @@ class Factory:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self.database = Database(settings.database_url.get_secret_value())
+        self.check_turns = CheckTurns(settings.checks_at_once, settings.checks_waiting)
         self._plans = PlanCache(settings.plan_cache_size)
         kafka = settings.kafka
         self._broker = BrokerProbe(kafka) if kafka else None

@@ -36,6 +36,14 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
         default=409,
         description="error_code of an incompatible schema on the Confluent face; clients of 8.0.4 and later know 40901.",
     )
+    checks_at_once: int = Field(
+        default=2,
+        ge=1,
+        description="Documents that are checked at the same time; reads are not held up by them.",
+    )
+    checks_waiting: int = Field(
+        default=100, ge=0, description="Documents that may wait for it; those beyond are answered 429."
+    )
     plan_cache_size: int = Field(default=64, ge=1, description="Compiled contract versions kept in memory.")
 
     @property

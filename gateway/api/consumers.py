@@ -22,6 +22,7 @@ from gateway.api.change_models import (
 from gateway.api.contracts import ContractId, PostedDocument, posted_document
 from gateway.api.dependencies import FactoryDep, body_of, posted
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
+from gateway.check_turns import checked
 from gateway.problems import InvalidBody, contract_responses, responses
 from gateway.services.consumers import KnownConsumer, WrongConsumer
 
@@ -61,6 +62,7 @@ async def posted_agreement(request: Request, factory: FactoryDep) -> AgreementRe
         }
     },
 )
+@checked
 def check_contract(
     document: Annotated[PostedDocument, Depends(posted_document)],
     factory: FactoryDep,
@@ -93,6 +95,7 @@ def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList
     },
     openapi_extra=body_of(ConsumerRequest),
 )
+@checked
 def register_consumer(
     contract_id: ContractId,
     consumer_id: ConsumerId,
@@ -153,6 +156,7 @@ def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> Ackno
     },
     openapi_extra=body_of(AgreementRequest),
 )
+@checked
 def acknowledge_change(
     contract_id: ContractId,
     wanted: Annotated[AgreementRequest, Depends(posted_agreement)],

@@ -16,6 +16,7 @@ from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, body_of, media_type, posted, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
 from gateway.api.models import ContractDetail, ContractList, PublishedContract, StatusRequest
+from gateway.check_turns import checked
 from gateway.factory import Factory
 from gateway.problems import InvalidBody, contract_responses, responses
 from gateway.services.registry import LATEST
@@ -114,6 +115,7 @@ async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
         }
     },
 )
+@checked
 def publish_contract(
     document: Annotated[PostedDocument, Depends(posted_document)],
     factory: FactoryDep,
@@ -211,6 +213,7 @@ def get_contract_version(
     responses=responses(404, 409, 413, 415, 422, 503),
     openapi_extra=body_of(StatusRequest),
 )
+@checked
 def change_contract_status(
     contract_id: ContractId,
     version: NamedVersion,

@@ -11,6 +11,7 @@ from gateway.api.dependencies import FactoryDep, media_type, read_body
 from gateway.api.examples import RECORDS
 from gateway.api.models import JudgementInfo
 from gateway.api.records import RecordBatch, lines, read_envelope
+from gateway.check_turns import checked
 from gateway.problems import BodyTooLarge, responses
 
 router = APIRouter(prefix="/api/v1", tags=["judge"])
@@ -54,6 +55,7 @@ async def posted_values(request: Request, factory: FactoryDep) -> _Values:
         }
     },
 )
+@checked
 def judge_records(
     contract_id: ContractId,
     version: Version,

@@ -17,6 +17,7 @@ from gateway.api.contracts import ContractId, NamedVersion
 from gateway.api.dependencies import FactoryDep
 from gateway.api.stream_controls import CONTROL_ANSWER
 from gateway.api.streams import StreamName
+from gateway.check_turns import checked
 from gateway.problems import contract_responses, responses
 from gateway.services.shadows import Promotion
 
@@ -108,6 +109,7 @@ class PromotionInfo(BaseModel):
     summary="Judge another version beside the enforced one",
     responses={**CONTROL_ANSWER, **responses(403, 404, 409, 503), **contract_responses()},
 )
+@checked
 def declare_shadow(
     stream: StreamName, wanted: ShadowRequest, factory: FactoryDep, principal: PrincipalDep
 ) -> StreamControl:
@@ -147,6 +149,7 @@ def get_shadow_findings(stream: StreamName, factory: FactoryDep) -> ShadowFindin
     summary="What would a promotion change?",
     responses={**responses(404, 503), **contract_responses()},
 )
+@checked
 def preview_promotion(contract_id: ContractId, version: NamedVersion, factory: FactoryDep) -> PromotionInfo:
     """Compare a version with what is enforced, and show what it made of live records as a shadow. Changes nothing."""
     return PromotionInfo.of(factory.shadows().promotion(contract_id, version))

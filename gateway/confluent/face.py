@@ -168,7 +168,7 @@ class ConfluentFace:
             call = replace(
                 call, content=await read_body(request, 2 * self._factory.settings.max_document_bytes)
             )
-        answer = await run_in_threadpool(match.operation.run, call)
+        answer = await self._run(match.operation, call)
         if match.operation.permanent is not None or match.operation.path == "/config/{subject}":
             self._kept.clear()  # of a subject's settings, the alias may be another
         if raw_path.startswith(_BY_ID) and "ETag" in answer.headers and call is asked:
@@ -210,6 +210,12 @@ class ConfluentFace:
         if is_by_id:
             return replace(call, query={**call.query, "subject": (meant,)})
         return replace(call, path={**call.path, "subject": meant})
+
+    async def _run(self, operation: Operation, call: Call) -> Answer:
+        """Run an operation; one that reads a schema from its body waits for a turn."""
+        if call.request.method in _BODY_METHODS:
+            return await self._factory.check_turns.run(operation.run, call)
+        return await run_in_threadpool(operation.run, call)
 
     def _keep(self, call: Call, raw_path: bytes, answer: Answer) -> None:
         reader = self._factory.subjects()

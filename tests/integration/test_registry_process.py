@@ -397,3 +397,57 @@ class TestPublishCommand:
         code, out, err = self.publish(file, "registry.example")
         assert (code, out) == (2, "")
         assert "registry.example is no address of a registry" in err
+
+
+def worst_document(number: int) -> bytes:
+    """Give a contract that is as much work as any that is read: a long comparison, or 2^40 looks at one value."""
+    names = [f"n{index}" for index in range(14)]
+    if number % 2:
+        bodies: list[object] = [{"anyOf": [{"$ref": f"#/$defs/d{index + 1}"}] * 2} for index in range(40)]
+        definition = {"$ref": "#/$defs/d0", "$defs": {f"d{index}": each for index, each in enumerate(bodies)}}
+        definition["$defs"]["d40"] = {"type": "object"}  # type: ignore[index]
+    else:
+        members = {name: {"$ref": f"#/$defs/{name}"} for name in names}
+        each = {"properties": members, "maxProperties": 1_000 + number}
+        definition = {"$ref": "#/$defs/n0", "$defs": dict.fromkeys(names, each)}
+    columns = [{"name": "c", "from": "/n0", "type": "json"}]
+    document = CONTRACT | {"version": f"1.{number + 3}.0", "rules": [], "columns": columns}
+    return orjson.dumps(document | {"schema": {"type": "json-schema", "definition": definition}})
+
+
+def test_reads_are_answered_while_50_of_the_worst_documents_are_checked(server: Server) -> None:
+    assert server.publish(worst_document(0)).status_code == 201
+    known: list[int] = []
+
+    def check(number: int) -> None:
+        with contextlib.suppress(httpx.HTTPError):  # the process ends while some of them wait
+            headers = {"Content-Type": "application/json"}
+            answer = server.http.post(
+                f"{CONTRACTS}/check", content=worst_document(number + 1), headers=headers
+            )
+            known.append(answer.status_code)
+
+    threads = [threading.Thread(target=check, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    answers = [
+        server.http.get(path).status_code
+        for _ in range(10)
+        for path in ("/health/ready", f"{CONTRACTS}/hospital.admissions/versions/latest", "/subjects")
+    ]
+    assert answers == [200] * 30
+    assert len(known) < 50, "the checks ended before anything was read beside them"
+    server.process.kill()
+    for thread in threads:
+        thread.join()
+    assert set(known) <= {200, 422, 503}
+
+
+def test_what_nobody_can_take_up_is_answered_with_when_to_ask_again(tmp_path: Path) -> None:
+    environment = {"TIDEGATE_CHECKS_AT_ONCE": "1", "TIDEGATE_CHECKS_WAITING": "1"}
+    with Server(f"sqlite:///{tmp_path}/registry.db", environment) as server:
+        answers = together(16, lambda number: server.publish(version(number)))
+        turned_away = [answer for answer in answers if answer.status_code == 429]
+        assert turned_away
+        assert {answer.headers["Retry-After"] for answer in turned_away} == {"2"}
+        assert {answer.status_code for answer in answers} == {201, 429}
