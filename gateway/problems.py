@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -304,6 +305,11 @@ class _CrashReports:
 
         try:
             await self._app(scope, receive, watched_send)
+        except asyncio.CancelledError:  # the server ends, and cancels what it has not answered in time
+            if scope["type"] != "http" or started:
+                raise
+            ending = Unavailable("the registry is shutting down; send the request again")
+            await problem_of(Request(scope), ending)(scope, receive, send)
         except Exception as error:  # whatever it is, the client gets a problem document and no detail
             if scope["type"] != "http" or started:
                 raise
