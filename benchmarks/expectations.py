@@ -23,6 +23,7 @@ from contracts.model import Expectation
 from contracts.plan import EnforcementPlan, compile_plan
 from spark_jobs.data_files import INPUT, RESULT_DDL, FileTarget, judge_and_write
 from spark_jobs.noting import read_noted
+from spark_jobs.record_spool import Packing
 
 RECORDS: Final = 100_000
 TASKS: Final = 4
@@ -103,7 +104,7 @@ def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | 
     )
     schema = pa.schema([*plan.columns, ("_source", source), ("_contract", pa.string())])
     target = FileTarget(f"{folder}/rows", schema, "admissions", "hospital.admissions@1.0.0", "zstd", {})
-    work = judge_and_write(plan, target)
+    work = judge_and_write(plan, target, Packing())
     results = rows.selectExpr(*INPUT).mapInArrow(work, RESULT_DDL).toArrow()
     for name in results.column("file").drop_null().to_pylist():
         Path(name).unlink()

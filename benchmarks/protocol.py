@@ -83,7 +83,7 @@ class Stream:
         decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
         to = Destination(self._quarantine, self._ledger, batch.plan)
         for topic, value, key, partition, timestamp_ms, headers in refused_records(
-            judged.results.quarantined(), to, Counter[RuleKey]()
+            judged.results.refused.batches(), to, Counter[RuleKey]()
         ):
             self._producer.produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
         assert not self._producer.flush(60)

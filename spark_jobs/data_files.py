@@ -1,18 +1,17 @@
 """Judge a batch where its records are, and write the accepted ones to data files there.
 
-One pass over the records, in the Python workers: what goes back to the driver is the refused records, the counts, and
-the names of the files. A file that no snapshot names is invisible, so that nothing is written as far as any reader can
+One pass over the records, in the Python workers: what goes back to the driver is the counts and the names of files, those
+of refused records too (`record_spool.py`). A file that no snapshot names is invisible, so that nothing is written as far as any reader can
 tell until the driver has looked at the whole batch.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -30,6 +29,7 @@ from spark_jobs.comparing import Comparing
 from spark_jobs.crashes import crashes_without_values
 from spark_jobs.judge import schema_headers
 from spark_jobs.noting import NOTHING_ASKED, Asked, Noting
+from spark_jobs.record_spool import REFUSED, RecordPart, RecordParts, as_records
 
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
 """What a worker needs of the Kafka source, as SQL expressions.
@@ -44,32 +44,35 @@ RESULT: Final = pa.schema(
         ("failed", pa.binary()),
         ("records", pa.int64()),
         ("file", pa.string()),
+        ("refused_file", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.string()),
-        ("timestamp_ms", pa.int64()),
+        ("bytes", pa.int64()),
         ("noted", pa.binary()),
         ("rows", pa.binary()),
         ("shadow", pa.binary()),
+        ("piece", pa.int64()),
         ("kept", pa.binary()),
+        ("refused", pa.binary()),
     ]
 )
-"""What a worker returns, rows of seven kinds: counts (disposition, failed, records), written files (file), single
-records (disposition, failed, partition, offset): every quarantined one with its bytes, and of the failed ones the first
-of each source partition; for expectations what was noted, and rows as Great Expectations is to see them; what another
-version of the contract would have made of the records; and accepted records that Spark keeps until they are written."""
+"""What a worker returns, rows of nine kinds: counts (disposition, failed, records); what was read (partition, bytes);
+files of accepted rows (file) and of refused records (refused_file); of the records that must not pass the first of each
+source partition (disposition, failed, partition, offset); for expectations what was noted, and rows as Great Expectations is
+to see them; what another version of the contract would have made of the records; and records that go through Spark, accepted
+(kept) or refused, each value with a number (piece) that no other of the batch has."""
 
 RESULT_DDL: Final = (
-    "disposition tinyint, failed binary, records bigint, file string, partition int, offset bigint, key binary, "
-    "value binary, headers string, timestamp_ms bigint, noted binary, rows binary, shadow binary, kept binary"
+    "disposition tinyint, failed binary, records bigint, file string, refused_file string, partition int, offset bigint, "
+    "bytes bigint, noted binary, rows binary, shadow binary, piece bigint, kept binary, refused binary"
 )
 
 DELETED: Final = "_deleted"
 """Column of rows that wait to be merged: whether a row is a tombstone, which holds the primary key alone."""
 
 _ROW_GROUP_ROWS: Final = 100_000
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""A worker holds so many bytes of rows at most, and one batch, before it writes them."""
 
 
 class OpenPart(AbstractContextManager["OpenPart"], Protocol):
@@ -80,10 +83,10 @@ class OpenPart(AbstractContextManager["OpenPart"], Protocol):
 
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
-    ) -> bytes | None:
+    ) -> list[bytes]:
         """Write a batch of the columns of INPUT; of the rows that `is_written` names, if not all.
 
-        `columns` are its typed columns; null where the target has no use for them. Gives what Spark is to keep of it.
+        `columns` are its typed columns; null where the target has no use for them. Return what Spark is to keep of it.
         """
         ...
 
@@ -122,56 +125,109 @@ class FileTarget:
 
 
 def judge_and_write(
-    plan: EnforcementPlan, target: RowTarget, asked: Asked = NOTHING_ASKED
+    plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: Asked = NOTHING_ASKED
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts: Counter[tuple[int, bytes | None]] = Counter()
-        first_failed: dict[int, dict[str, Any]] = {}
-        noting = Noting(plan, asked.library_columns)
-        is_typed = target.is_typed or bool(plan.expectations)
-        comparing = Comparing.of(plan, asked.shadow, typed=is_typed)
-        with crashes_without_values(), target.open(_task_name()) as file:
+        name = _task_name()
+        with (
+            crashes_without_values(),
+            target.open(name) as accepted_part,
+            refused.open(name, REFUSED) as refused_part,
+        ):
+            task = _Task(plan, asked, accepted_part, refused_part, typed=target.is_typed)
             for batch in batches:
-                headers = schema_headers(plan, batch.column("headers"))
-                moments = Moments(records=batch.column("timestamp"))
-                if is_typed:
-                    judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
-                else:
-                    judged = plan.judge(batch.column("value"), moments, headers)
-                columns = judged.field(2) if is_typed else None
-                comparing.add(batch, judged)
-                dispositions = asked.refuse(np.asarray(judged.field(0)), batch)
-                failed = judged.field(1)
-                others = np.flatnonzero(dispositions)
-                counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
-                slots = failed.take(pa.array(others)).to_pylist()
-                counts.update(zip(dispositions[others].tolist(), slots, strict=True))
-                is_written = dispositions <= int(Disposition.ALERTED)
-                some_written = None if is_written.all() else pa.array(is_written)
-                kept = file.write(columns, batch, some_written)
-                if kept is not None:
-                    yield pa.RecordBatch.from_pylist([{"kept": kept}], RESULT)
-                for seen in noting.add(columns, some_written):
-                    yield pa.RecordBatch.from_pylist([{"rows": seen}], RESULT)
-                refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
-                if len(refused):
-                    yield _originals(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
-                _note_first(first_failed, batch, failed, dispositions == int(Disposition.FAILED))
-        rows: list[dict[str, Any]] = [
-            {"disposition": disposition, "failed": bits, "records": records}
-            for (disposition, bits), records in counts.items()
-            if records
-        ]
-        rows += first_failed.values()
-        rows += [{"file": name} for name in file.written]
-        if (noted := noting.finish()) is not None:
-            rows.append({"noted": noted})
-        rows += [{"shadow": found} for found in comparing.finish()]
-        yield pa.RecordBatch.from_pylist(rows, RESULT)
+                for row in task.judge(batch):
+                    yield pa.RecordBatch.from_pylist([row], RESULT)
+        yield pa.RecordBatch.from_pylist(task.finish(), RESULT)
 
     return work
+
+
+class _Task:
+    """What one attempt of one task does with its records, and what it has to tell of them: rows of RESULT."""
+
+    def __init__(
+        self, plan: EnforcementPlan, asked: Asked, accepted: OpenPart, refused: RecordPart, *, typed: bool
+    ) -> None:
+        self._plan = plan
+        self._asked = asked
+        self._accepted = accepted
+        self._refused = refused
+        self._is_typed = typed or bool(plan.expectations)
+        self._noting = Noting(plan, asked.library_columns)
+        self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
+        self._counts: Counter[tuple[int, bytes | None]] = Counter()
+        self._bytes: Counter[int] = Counter()
+        self._first_failed: dict[int, dict[str, Any]] = {}
+        self._pieces = count(_task().partitionId() << 32)
+
+    def judge(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        """Judge a batch of the columns of INPUT and hand its records over."""
+        plan = self._plan
+        self._bytes.update(_bytes_by_partition(batch))
+        headers = schema_headers(plan, batch.column("headers"))
+        moments = Moments(records=batch.column("timestamp"))
+        if self._is_typed:
+            judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
+        else:
+            judged = plan.judge(batch.column("value"), moments, headers)
+        columns = judged.field(2) if self._is_typed else None
+        self._comparing.add(batch, judged)
+        dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
+        self._count(dispositions, failed)
+        is_written = dispositions <= int(Disposition.ALERTED)
+        some_written = None if is_written.all() else pa.array(is_written)
+        yield from self._packed("kept", self._accepted.write(columns, batch, some_written))
+        for seen in self._noting.add(columns, some_written):
+            yield {"rows": seen}
+        refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
+        if len(refused):
+            yield from self._refuse(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
+        _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Tell what there is to tell when all parts are complete."""
+        rows: list[dict[str, Any]] = [
+            {"disposition": disposition, "failed": bits, "records": records}
+            for (disposition, bits), records in self._counts.items()
+            if records
+        ]
+        rows += self._first_failed.values()
+        rows += [{"partition": partition, "bytes": read} for partition, read in self._bytes.items()]
+        rows += [{"file": name} for name in self._accepted.written]
+        rows += [{"refused_file": name} for name in self._refused.written]
+        if (noted := self._noting.finish()) is not None:
+            rows.append({"noted": noted})
+        rows += [{"shadow": found} for found in self._comparing.finish()]
+        return rows
+
+    def _count(self, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
+        others = np.flatnonzero(dispositions)
+        self._counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
+        slots = failed.take(pa.array(others)).to_pylist()
+        self._counts.update(zip(dispositions[others].tolist(), slots, strict=True))
+
+    def _refuse(self, batch: pa.RecordBatch, failed: pa.Array) -> Iterator[dict[str, Any]]:
+        records = as_records(batch)
+        rows = pa.RecordBatch.from_arrays([*records.columns, failed], schema=REFUSED)
+        return self._packed("refused", self._refused.write(rows))
+
+    def _packed(self, column: str, values: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+        for value in values:
+            yield {column: value, "piece": next(self._pieces)}
+
+
+def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
+    """Sum up the bytes of keys, values and headers of each source partition."""
+    lengths = sum(
+        pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("key", "value", "headers")
+    )
+    partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
+    sums = np.bincount(places, weights=lengths).astype(np.int64)
+    return dict(zip(partitions.tolist(), sums.tolist(), strict=True))
 
 
 def _note_first(
@@ -215,21 +271,21 @@ class DataFile:
 
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
-    ) -> None:
+    ) -> list[bytes]:
         """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
-        count = len(columns)
+        rows_in = len(columns)
         target = self._target
         source = pa.StructArray.from_arrays(
             [
-                pa.repeat(pa.scalar(target.topic), count),
+                pa.repeat(pa.scalar(target.topic), rows_in),
                 batch.column("partition"),
                 batch.column("offset"),
                 batch.column("timestamp"),
             ],
             fields=list(target.schema.field("_source").type),
         )
-        arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), count)]
+        arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), rows_in)]
         if DELETED in target.schema.names:
             arrays.append(pc.is_null(batch.column("value")))
         rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
@@ -237,8 +293,10 @@ class DataFile:
             rows = rows.filter(is_written)
         if rows.num_rows:
             self._rows.append(rows)
-        if sum(each.num_rows for each in self._rows) >= _ROW_GROUP_ROWS:
+        is_full = sum(each.num_rows for each in self._rows) >= _ROW_GROUP_ROWS
+        if is_full or sum(each.nbytes for each in self._rows) >= _ROW_GROUP_BYTES:
             self._write_row_group()
+        return []
 
     def _write_row_group(self) -> None:
         if self._rows:
@@ -261,76 +319,11 @@ class DataFile:
 
 def _task_name() -> str:
     """Name a task's attempt: no other of this application has the same."""
-    task = TaskContext.get()
-    assert task is not None  # noqa: S101 - workers run within a task
+    task = _task()
     return f"{task.partitionId():05d}-{task.taskAttemptId()}"
 
 
-def _originals(batch: pa.RecordBatch, failed: pa.Array) -> pa.RecordBatch:
-    """Keep what refused records are rebuilt from."""
-    count = batch.num_rows
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(int(Disposition.QUARANTINED), pa.int8()), count),
-            failed,
-            pa.nulls(count, pa.int64()),
-            pa.nulls(count, pa.string()),
-            batch.column("partition"),
-            batch.column("offset"),
-            batch.column("key"),
-            batch.column("value"),
-            batch.column("headers"),
-            _milliseconds(batch.column("timestamp")),
-            *[pa.nulls(count, pa.binary())] * 4,
-        ],
-        schema=RESULT,
-    )
-
-
-def _milliseconds(timestamps: pa.Array) -> pa.Array:
-    """Count from 1970, down to the whole millisecond."""
-    return pc.divide(pc.floor_temporal(timestamps, unit="millisecond").cast(pa.int64()), 1000)
-
-
-def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give rows of the columns of INPUT as rows of RECORDS."""
-    kept = ("partition", "offset", "key", "value")
-    headers, timestamps = batch.column("headers"), batch.column("timestamp")
-    return pa.RecordBatch.from_arrays(
-        [*(batch.column(name) for name in kept), _headers(headers), _milliseconds(timestamps)], schema=RECORDS
-    )
-
-
-def with_headers(results: pa.Table) -> pa.Table:
-    """Give the headers of refused records as a list of struct<key, value>, as they came: a missing value is null."""
-    index = results.schema.get_field_index("headers")
-    return results.set_column(index, "headers", _headers(results.column("headers")))
-
-
-def _headers(texts: pa.Array) -> pa.Array:
-    if texts.null_count == len(texts):
-        return pa.nulls(len(texts), _HEADERS)
-    lists = [
-        None
-        if text is None
-        else [
-            (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
-        ]
-        for text in texts.to_pylist()
-    ]
-    return pa.array(lists, _HEADERS)
-
-
-_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-RECORDS: Final = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", _HEADERS),
-        ("timestamp_ms", pa.int64()),
-    ]
-)
-"""Records as output records are made of them; `partition` and `offset` are those of the source."""
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - workers run within a task
+    return task

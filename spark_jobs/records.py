@@ -80,15 +80,18 @@ def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
 
 
 def refused_records(
-    rows: pa.Table, to: Destination, evidence: Counter[RuleKey], refusals: Sequence[BatchRefusal] = ()
+    batches: Iterable[pa.RecordBatch],
+    to: Destination,
+    evidence: Counter[RuleKey],
+    refusals: Sequence[BatchRefusal] = (),
 ) -> Iterator[OutputRecord]:
-    """Make records as they came, with their provenance and the reasons; adds those to `evidence`.
+    """Yield records as they came, with their provenance and the reasons; add those to `evidence`.
 
-    Takes the columns of `AcceptedRecords.of`, and `failed` as `judge` gave it, without which they are judged anew. A record that keeps its contract is here because its batch was refused:
-    one of `refusals` covers it.
+    Takes rows of RECORDS, and `failed` as `judge` gave it, without which they are judged again. A record that keeps its
+    contract is here because its batch was refused: one of `refusals` covers it.
     """
     topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
-    for batch in rows.to_batches():
+    for batch in batches:
         for (partition, offset, key, value, headers, timestamp_ms), verdict in zip(
             _rows(batch), _verdicts(batch, to.plan), strict=True
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,9 +12,9 @@ from contracts.expectations.compile import Partials
 from contracts.plan import EnforcementPlan
 from contracts.shadow import ShadowResult
 from contracts.verdict import Disposition
-from spark_jobs.data_files import with_headers
 from spark_jobs.decide import FailedRecord, Tally
 from spark_jobs.noting import Asked, read_noted, read_rows
+from spark_jobs.record_spool import SpooledRecords
 from spark_jobs.shadow import merged
 
 
@@ -24,6 +25,8 @@ class TaskResults:
     rows: pa.Table
     plan: EnforcementPlan
     asked: Asked
+    refused: SpooledRecords
+    """The refused records, rows of REFUSED."""
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
@@ -37,10 +40,18 @@ class TaskResults:
 
     def first_failed(self) -> FailedRecord:
         """Look for the first record that must not pass."""
-        failed = self._records(Disposition.FAILED)
+        is_failed = pc.field("disposition") == int(Disposition.FAILED)
+        failed = self.rows.filter(is_failed & pc.field("offset").is_valid())
         ordered = failed.sort_by([("partition", "ascending"), ("offset", "ascending")])
         (found,) = ordered.slice(0, 1).select(["partition", "offset", "failed"]).to_pylist()
         return FailedRecord(found["partition"], found["offset"], found["failed"])
+
+    def bytes_read(self) -> dict[int, int]:
+        """Return the bytes of keys, values and headers that were read of each source partition."""
+        read: Counter[int] = Counter()
+        for row in self.rows.filter(pc.field("bytes").is_valid()).select(["partition", "bytes"]).to_pylist():
+            read[row["partition"]] += row["bytes"]
+        return dict(read)
 
     def noted(self) -> Partials:
         """Put together what the tasks have noted of the accepted rows."""
@@ -56,18 +67,6 @@ class TaskResults:
         return merged(self.asked.shadow, self.rows.column("shadow").drop_null().to_pylist())
 
     def files(self) -> list[str]:
-        """Name what the tasks have written."""
+        """Name what the tasks have written of the accepted rows."""
         names: list[str] = self.rows.column("file").drop_null().to_pylist()
         return names
-
-    def kept(self) -> pa.ChunkedArray:
-        """Give what the target had Spark keep, an array of binary."""
-        return self.rows.column("kept").drop_null()
-
-    def quarantined(self) -> pa.Table:
-        """Give the refused records, as `refused_records` takes them."""
-        return with_headers(self._records(Disposition.QUARANTINED))
-
-    def _records(self, disposition: Disposition) -> pa.Table:
-        is_wanted = (pc.field("disposition") == int(disposition)) & pc.field("offset").is_valid()
-        return self.rows.filter(is_wanted)

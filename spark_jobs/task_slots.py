@@ -20,10 +20,10 @@ from contracts.errors import Fenced
 from contracts.evidence import headers_of, read_provenance
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Position, Vector
-from spark_jobs.accepted_rows import unpacked
 from spark_jobs.crashes import crashes_without_values
 from spark_jobs.kafka_ledger import read_ledger, transactional_id
 from spark_jobs.outputs import TransactionalProducer, read_committed
+from spark_jobs.record_spool import unpacked
 from spark_jobs.records import AcceptedRecords, Destination
 from spark_jobs.topics import Topics
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from contracts.ledger import Position, span
 from spark_jobs.data_files import INPUT, RESULT_DDL, RowTarget, judge_and_write
+from spark_jobs.record_spool import RecordParts
 from spark_jobs.sinks.sink import MicroBatch
 
 if TYPE_CHECKING:
@@ -20,12 +21,16 @@ _RECORDS_PER_TASK: Final = 25_000
 
 
 def judged_rows(
-    batch: MicroBatch, settled: Collection[Position], target: RowTarget, tasks: int | None = None
+    batch: MicroBatch,
+    settled: Collection[Position],
+    target: RowTarget,
+    refused: RecordParts,
+    tasks: int | None = None,
 ) -> DataFrame:
     """Judge the rows of a batch that are not settled, in so many tasks, or as many as pay; gives rows of RESULT."""
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = _without(batch.rows, settled) if settled else batch.rows
-    work = judge_and_write(batch.plan, target, batch.asked)
+    work = judge_and_write(batch.plan, target, refused, batch.asked)
     return rows.selectExpr(*INPUT).coalesce(tasks).mapInArrow(work, RESULT_DDL)
 
 

@@ -7,10 +7,9 @@ commit the ledger.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,11 +19,9 @@ import pyarrow as pa
 
 from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
-from contracts.ledger import BatchRefusal, Ledger, Settled, Vector
+from contracts.ledger import BatchRefusal, Ledger, Position, Settled, Vector
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
-from spark_jobs.accepted_rows import AcceptedRows, PackedRows, Packing, SpooledRows, Spooling, unpacked
-from spark_jobs.data_files import RECORDS
 from spark_jobs.decide import Decision
 from spark_jobs.judge import worker_errors
 from spark_jobs.kafka_ledger import (
@@ -35,11 +32,12 @@ from spark_jobs.kafka_ledger import (
     transactional_id,
 )
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
+from spark_jobs.record_spool import Packing, RecordTarget, SpooledRecords
 from spark_jobs.records import Destination, accepted_records, refused_records
-from spark_jobs.session import is_local
 from spark_jobs.sinks.judged_rows import judged_rows
 from spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from spark_jobs.sinks.spool import Spool
 from spark_jobs.steps import Step, Stopwatch
 from spark_jobs.task_results import TaskResults
 from spark_jobs.task_slots import WRITTEN_DDL, SlotTarget, write_packed
@@ -70,7 +68,7 @@ class KafkaSink:
         self._producer: TransactionalProducer | None = None
         self._ledger: Ledger | None = None
         self._settled = Settled()
-        self._spool = settings.checkpoints.absolute() / f"{contract_id}.spool" if is_local(settings) else None
+        self._contract_id = contract_id
         self._end: Vector = {}
         self._turns = (0,) * self._tasks
         self._is_fenced = False
@@ -108,9 +106,8 @@ class KafkaSink:
         self._producer, self._ledger = producer, claimed
         if claimed.slots > 1 or claimed.scan_from:
             self._settle(claimed, start.watch)
-        if self._spool is not None:  # whoever has left something there can publish it no more
-            shutil.rmtree(self._spool, ignore_errors=True)
-            self._spool.mkdir(mode=0o700, parents=True)
+        self._spool = Spool(self._settings, self._contract_id, claimed.epoch)
+        self._spool.clear()
         return claimed
 
     def _settle(self, claimed: Ledger, watch: Stopwatch) -> None:
@@ -166,23 +163,25 @@ class KafkaSink:
 
     def judge(self, batch: MicroBatch) -> JudgedRecords:
         """Judge the rows that are not settled; the accepted ones are held where whoever writes them finds them."""
-        settled = self._settled.within(batch.start, batch.end)
+        settled, spool = self._settled.within(batch.start, batch.end), self._spool
         if self._tasks:
-            return self._judge_for_tasks(judged_rows(batch, settled, Packing(), self._tasks), batch)
-        target = Packing() if self._spool is None else Spooling(str(self._spool))
-        results = TaskResults(judged_rows(batch, settled, target).toArrow(), batch.plan, batch.asked)
-        accepted = PackedRows(results.kept()) if self._spool is None else SpooledRows(tuple(results.files()))
-        return JudgedRecords(self, batch, results, accepted)
+            return self._judge_for_tasks(batch, settled)
+        target = RecordTarget(spool.parts("accepted"))
+        with spool.kept(judged_rows(batch, settled, target, spool.parts("refused"))) as kept:
+            results = spool.results(kept, batch)
+            return JudgedRecords(self, batch, results, spool.accepted(kept, results))
 
-    def _judge_for_tasks(self, judged: DataFrame, batch: MicroBatch) -> JudgedRecords:
+    def _judge_for_tasks(self, batch: MicroBatch, settled: Collection[Position]) -> JudgedRecords:
         """Judge a batch whose tasks will write what they accept: Spark keeps it where they are."""
-        kept = judged.persist()
+        spool = self._spool
+        target, refused = RecordTarget(Packing()), spool.parts("refused")
+        kept = judged_rows(batch, settled, target, refused, self._tasks).persist()
         try:
-            told = kept.filter("kept is null").drop("kept").toArrow()
+            results = spool.results(kept, batch)
         except BaseException:
             kept.unpersist()
             raise
-        return JudgedRecords(self, batch, TaskResults(told, batch.plan, batch.asked), KeptRows(kept))
+        return JudgedRecords(self, batch, results, KeptRows(kept, results, spool))
 
     def write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
         """Let tasks write accepted records, those of each partition one: all committed before the ledger."""
@@ -211,7 +210,7 @@ class KafkaSink:
     def commit(
         self,
         accepted: Iterator[pa.RecordBatch],
-        refused: Sequence[pa.Table],
+        refused: Iterator[pa.RecordBatch],
         decision: Decision,
         batch: MicroBatch,
     ) -> Published:
@@ -228,7 +227,7 @@ class KafkaSink:
         evidence: Counter[RuleKey] = Counter()
         quarantine = Destination(self._quarantine, held, batch.plan)
         records: Iterator[OutputRecord] = chain(
-            *(refused_records(rows, quarantine, evidence, refusals) for rows in refused),
+            refused_records(refused, quarantine, evidence, refusals),
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
             [ledger_record(new)],
         )
@@ -250,14 +249,14 @@ class JudgedRecords:
     sink: KafkaSink
     batch: MicroBatch
     results: TaskResults
-    accepted: AcceptedRows
+    accepted: SpooledRecords | KeptRows
 
     def write(self, decision: Decision) -> Published:
         """Write accepted and refused records and the ledger. Of a batch that is refused as a whole all are refused."""
-        refused = [self.results.quarantined()]
+        refused = self.results.refused.batches()
         accepted: Iterator[pa.RecordBatch] = iter(())
         if decision.refusal:
-            refused.append(pa.Table.from_batches(self.accepted.batches(), RECORDS))
+            refused = chain(refused, self.accepted.batches())
         elif isinstance(self.accepted, KeptRows):
             self.sink.write_in_tasks(self.accepted, self.batch)
         else:
@@ -265,7 +264,8 @@ class JudgedRecords:
         return self.sink.commit(accepted, refused, decision, self.batch)
 
     def release(self) -> None:
-        """Let go of the accepted records."""
+        """Let go of the records."""
+        self.results.refused.release()
         self.accepted.release()
 
 
@@ -274,6 +274,8 @@ class KeptRows:
     """Accepted records that Spark keeps where they were judged, `kept` of RESULT."""
 
     kept: DataFrame
+    results: TaskResults
+    spool: Spool
 
     @property
     def packed(self) -> DataFrame:
@@ -281,8 +283,12 @@ class KeptRows:
         return self.kept.filter("kept is not null").select("kept")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Fetch them."""
-        return unpacked(self.packed.toArrow().column("kept").chunks)
+        """Bring them here and read them."""
+        spooled = self.spool.accepted(self.kept, self.results)
+        try:
+            yield from spooled.batches()
+        finally:
+            spooled.release()
 
     def release(self) -> None:
         """Let Spark forget them."""

@@ -115,22 +115,23 @@ class CopiedRows:
 
     def write(
         self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
-    ) -> None:
+    ) -> list[bytes]:
         """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
         if self._hindrance is not None:
-            return
+            return []
         assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
         rows = self._rows(columns, batch)
         if is_written is not None:
             rows = rows.filter(is_written)
         if not rows.num_rows:
-            return
+            return []
         try:
             self._copy = self._copy or self._begin(rows.schema)
             self._copy.write(copy_text(rows))
             self._count += rows.num_rows
         except psycopg.Error as error:
             self._hindrance = _hindrance(error)
+        return []
 
     def _rows(self, columns: pa.StructArray, batch: pa.RecordBatch) -> pa.RecordBatch:
         count = batch.num_rows

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
@@ -21,11 +22,13 @@ from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
 from spark_jobs.decide import Decision
 from spark_jobs.noting import Asked
-from spark_jobs.outputs import OutputRecord, TransactionalProducer
+from spark_jobs.outputs import TransactionalProducer
+from spark_jobs.record_spool import SpooledRecords
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.judged_rows import judged_rows
 from spark_jobs.sinks.settling import names_ledger, quarantined, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from spark_jobs.sinks.spool import Spool
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.steps import Step
 from spark_jobs.task_results import TaskResults
@@ -86,6 +89,8 @@ class StagedSink:
             self._settled = Settled(
                 settled_in(self._settings.kafka, self._quarantine.name, claimed, end, quarantined)
             )
+        self._spool = Spool(self._settings, start.plan.contract.id, claimed.epoch)
+        self._spool.clear()
         return claimed
 
     def is_held(self) -> bool:
@@ -104,20 +109,18 @@ class StagedSink:
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
         settled = self._settled.within(batch.start, batch.end)
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
-        judged = judged_rows(batch, settled, target)
-        return JudgedFiles(self, batch, TaskResults(judged.toArrow(), batch.plan, batch.asked))
+        judged = judged_rows(batch, settled, target, self._spool.parts("refused"))
+        with self._spool.kept(judged) as kept:
+            return JudgedFiles(self, batch, self._spool.results(kept, batch))
 
-    def quarantine(self, rows: pa.Table, batch: MicroBatch) -> Counter[RuleKey]:
+    def quarantine(self, refused: SpooledRecords, batch: MicroBatch) -> Counter[RuleKey]:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
         evidence: Counter[RuleKey] = Counter()
         to = Destination(self._quarantine, self._held, batch.plan)
-        by_slot: dict[int, list[OutputRecord]] = {}
-        partitions = rows.column("partition").to_pylist()
-        records = refused_records(rows, to, evidence, batch.asked.refusals)
-        for source_partition, record in zip(partitions, records, strict=True):
-            by_slot.setdefault(source_partition % len(self._slots), []).append(record)
-        for slot, those in sorted(by_slot.items()):
-            self._slots[slot].write(those)
+        slots = len(self._slots)
+        for slot in sorted({partition % slots for partition in refused.partitions()}):
+            rows = (_of_slot(each, slot, slots) for each in refused.batches())
+            self._slots[slot].write(refused_records(rows, to, evidence, batch.asked.refusals))
             batch.watch.tell(Step.SLOT)
         return evidence
 
@@ -184,7 +187,7 @@ def own_ledger_name(table: LedgerStore, stream: str) -> str:
 
 @dataclass(slots=True)
 class JudgedFiles:
-    """A judged batch: its accepted rows in files that no snapshot names, the rest in the driver's memory."""
+    """A judged batch: its accepted rows in files that no snapshot names, its refused records in files of the driver."""
 
     sink: StagedSink
     batch: MicroBatch
@@ -205,8 +208,7 @@ class JudgedFiles:
                 inheritable_thread_target(self.batch.rows.sparkSession)(self.sink.stage), files, self.batch
             )
             with self.batch.watch(Step.QUARANTINE):
-                refused = self.results.quarantined()
-                evidence = self.sink.quarantine(refused, self.batch) if len(refused) else Counter[RuleKey]()
+                evidence = self.sink.quarantine(self.results.refused, self.batch)
             mark = staging.result()
         return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
 
@@ -218,16 +220,27 @@ class JudgedFiles:
         refusal = BatchRefusal(self.batch.end, decision.refusal)
         asked = Asked(refusals=(*self.batch.asked.refusals, refusal))
         again = self.sink.judge(replace(self.batch, asked=asked))
-        quarantined = sum(
-            each.records for each in again.results.tallies if each.disposition is Disposition.QUARANTINED
-        )
-        if quarantined + len(self.batch.settled) != decision.quarantined:
-            raise Unavailable(
-                f"{self.sink.name}: the records of a refused batch were others when they were read again"
+        try:
+            quarantined = sum(
+                each.records for each in again.results.tallies if each.disposition is Disposition.QUARANTINED
             )
-        return again.write(replace(decision, refusal=()))
+            if quarantined + len(self.batch.settled) != decision.quarantined:
+                raise Unavailable(
+                    f"{self.sink.name}: the records of a refused batch were others when they were read again"
+                )
+            return again.write(replace(decision, refusal=()))
+        finally:
+            again.release()
 
     def release(self) -> None:
-        """Delete the files of a batch that was not to be written."""
+        """Delete the refused records, and the files of a batch that was not to be written."""
+        self.results.refused.release()
         if not self._is_decided:
             self.sink.discard(self.results.files())
+
+
+def _of_slot(rows: pa.RecordBatch, slot: int, slots: int) -> pa.RecordBatch:
+    """Return the rows whose source partition a slot has."""
+    if slots == 1:
+        return rows
+    return rows.filter(pa.array(np.asarray(rows.column("partition")) % slots == slot))

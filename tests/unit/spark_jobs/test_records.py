@@ -84,7 +84,7 @@ def test_a_refused_record_says_why_and_is_counted() -> None:
     values = [b'{"a": "1"}', None, b'{"a": "2"}']
     failed = PLAN.judge(pa.array(values, pa.binary())).field("failed").to_pylist()
     judged = rows(value=values, failed=failed)
-    found = [Made(*record) for record in refused_records(judged, TO, evidence)]
+    found = [Made(*record) for record in refused_records(judged.to_batches(), TO, evidence)]
     assert [record.value for record in found] == values
     rules = [read.rules for read in map(read_evidence, (record.headers for record in found)) if read]
     assert rules[0] == rules[2] == ("type",)
@@ -99,7 +99,8 @@ def test_records_are_judged_anew_where_nobody_knows_what_they_failed() -> None:
     told: tuple[Counter[tuple[Stage, str, Severity]], ...] = (Counter(), Counter())
     unknown = known.drop_columns("failed")
     found = [
-        list(refused_records(each, TO, counts)) for each, counts in zip((known, unknown), told, strict=True)
+        list(refused_records(each.to_batches(), TO, counts))
+        for each, counts in zip((known, unknown), told, strict=True)
     ]
     assert found[0] == found[1]
     assert len(found[0]) == 3
@@ -117,5 +118,5 @@ def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() ->
     broken = b'{ "a": "P-1" }'
     failed = to.plan.judge(pa.array([broken], pa.binary())).field("failed").to_pylist()
     judged = rows(key=[b"P-1"], value=[broken], failed=failed)
-    ((_, kept, key_kept, *_),) = refused_records(judged, to, Counter())
+    ((_, kept, key_kept, *_),) = refused_records(judged.to_batches(), to, Counter())
     assert (key_kept, kept) == (b"P-1", broken)
