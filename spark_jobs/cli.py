@@ -50,6 +50,9 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         float | None, typer.Option(help="Pause between looks for new records.")
     ] = None,
     max_offsets: Annotated[int | None, typer.Option(help="Most offsets in one batch.")] = None,
+    max_batch_bytes: Annotated[
+        int | None, typer.Option(help="About so many bytes of keys, values and headers in one batch.")
+    ] = None,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="Process what is there, then end.")
     ] = False,
@@ -80,6 +83,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         "checkpoints": checkpoints,
         "trigger_seconds": trigger_seconds,
         "max_offsets": max_offsets,
+        "max_batch_bytes": max_batch_bytes,
         "available_now": available_now or None,
         "starting": starting,
         "registry_grace_seconds": registry_grace_seconds,

@@ -90,6 +90,11 @@ class JobSettings(SinkSettings):
     )
     trigger_seconds: float = Field(default=0.5, ge=0, description="Pause between looks for new records.")
     max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
+    max_batch_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1,
+        description="About so many bytes of keys, values and headers in one batch, by what an offset held lately.",
+    )
     starting: Literal["earliest", "latest"] = Field(
         default="earliest", description="Where a stream that has no ledger yet begins."
     )

@@ -20,10 +20,35 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
     options = {
-        **settings.kafka.for_spark(),
+        **_options(settings, topic),
         "subscribe": topic,
-        "startingOffsets": json.dumps({topic: {str(p): offset for p, offset in sorted(start.items())}}),
+        "startingOffsets": _offsets(topic, start),
         "maxOffsetsPerTrigger": str(settings.max_offsets),
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def read_range(
+    spark: SparkSession, settings: JobSettings, topic: str, start: Vector, end: Vector
+) -> DataFrame:
+    """Read the records of [start, end), with the columns of `read_topic`; a query of its own, and not a stream."""
+    partitions = sorted(partition for partition, last in end.items() if last > start.get(partition, 0))
+    options = {
+        **_options(settings, topic),
+        "assign": json.dumps({topic: partitions}),  # a topic that is subscribed to would need offsets for all
+        "startingOffsets": _offsets(topic, {each: start.get(each, 0) for each in partitions}),
+        "endingOffsets": _offsets(topic, {each: end[each] for each in partitions}),
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _offsets(topic: str, vector: Vector) -> str:
+    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(vector.items())}})
+
+
+def _options(settings: JobSettings, topic: str) -> dict[str, str]:
+    return {
+        **settings.kafka.for_spark(),
         "includeHeaders": "true",
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",
@@ -35,7 +60,6 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
         "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
         "groupIdPrefix": f"tidegate-{topic}",
     }
-    return spark.readStream.format("kafka").options(**options).load()
 
 
 class BatchOffsets:

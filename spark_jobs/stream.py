@@ -26,6 +26,7 @@ from contracts.output_topics import quarantine_topic
 from contracts.plan import EnforcementPlan
 from contracts.report import BatchReport
 from contracts.shadow import ShadowResult
+from spark_jobs.batch_limits import BatchLimits
 from spark_jobs.budget import REFUSED_WITH_BATCH, BudgetSpent
 from spark_jobs.consumer_group import PublishedOffsets
 from spark_jobs.contract_source import ContractSource
@@ -39,7 +40,7 @@ from spark_jobs.settings import JobSettings
 from spark_jobs.shadow_source import NoShadows, Shadows
 from spark_jobs.sinks.opening import open_sink
 from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
-from spark_jobs.source import BatchOffsets, read_topic
+from spark_jobs.source import BatchOffsets, read_range, read_topic
 from spark_jobs.source_topic import find_source, require_same, resume
 from spark_jobs.steps import Step, StepObserver, Stopwatch
 from spark_jobs.topics import Topics
@@ -78,21 +79,31 @@ class StreamAttempt:
         contracts: ContractSource,
         control: Control | None = None,
         shadows: Shadows | None = None,
+        limits: BatchLimits | None = None,
     ) -> None:
         self._job = job
         self._contract_id = contract_id
         self._contracts = contracts
         self._control = control or AlwaysRunning(contract_id)
         self._shadows = shadows or NoShadows()
+        self._limits = limits or BatchLimits(job.settings.max_batch_bytes)
         self._lock = Lock()
         self._closing = False
+        self._ending = Event()
         self._failure: BaseException | None = None
+        self.failed: tuple[Vector, Vector] | None = None
+        """Start and end of the batch whose judging or writing ended the attempt."""
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
         self._writing: Future[None] | None = None
         self._expectations = BatchExpectations(
             contract_id, job.settings.expectations_proof_every, lambda: Library(job.spark)
         )
         self.published = 0
+
+    @property
+    def topic(self) -> str:
+        """The topic that the stream reads."""
+        return self._source.name
 
     def run(self, stopping: Event, running: Event) -> None:
         """Run until `stopping` is set, or until there is nothing left with `available_now`.
@@ -199,6 +210,7 @@ class StreamAttempt:
 
     def _stop(self, query: StreamingQuery) -> None:
         """End the query between two batches: waits for those in hand, and lets none begin."""
+        self._ending.set()
         with self._lock:
             self._closing = True
         if self._writing is not None:
@@ -215,22 +227,39 @@ class StreamAttempt:
             if self._closing:
                 return
             try:
-                self._process(rows, batch_id)
+                self._take(rows, *self._offsets.of(batch_id))
             except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
                 self._fail(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def _take(self, rows: DataFrame, start: Vector, end: Vector) -> None:
+        """Take what Spark offers, in as many batches as the limits ask for.
+
+        One that is all of it is read as Spark offers it. Any other is read by a query of its own, which asks Kafka for
+        these offsets only: no record is read twice.
+        """
+        require_contiguous(self._judged_end, start)
+        source, begin = self._source.name, start
+        while span(begin, end) > 0:  # Spark's last batch of available_now may hold nothing
+            if self._closing or self._ending.is_set():
+                return
+            until = self._limits.end_of_batch(begin, end)
+            is_whole = begin == start and until == end
+            part = (
+                rows if is_whole else read_range(rows.sparkSession, self._job.settings, source, begin, until)
+            )
+            self._process(part, begin, until)
+            begin = until
+
+    def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
         """End the attempt. The first failure is the one that is told; what it hinders says nothing of its own."""
-        self._failure = self._failure or error
+        if self._failure is None:
+            self._failure = error
+            self.failed = None if batch is None else (batch.start, batch.end)
         self._closing = True
 
-    def _process(self, rows: DataFrame, batch_id: int) -> None:
+    def _process(self, rows: DataFrame, start: Vector, end: Vector) -> None:
         began = datetime.now(UTC)
         watch = Stopwatch(self._contract_id, self._job.observer)
-        start, end = self._offsets.of(batch_id)
-        require_contiguous(self._judged_end, start)
-        if span(start, end) == 0:  # Spark's last batch of available_now may hold nothing
-            return
         with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
             control = self._control.current()
             require_running(control)
@@ -244,9 +273,11 @@ class StreamAttempt:
         try:
             with watch(Step.JUDGE), worker_errors():
                 judged = self._sink.judge(batch)
-        except BaseException:
+        except BaseException as error:
             self._shadows.batch_failed()
+            self._fail(error, batch)
             raise
+        self._limits.note(start, end, judged.results.bytes_read())
         try:
             self._await_written()
             # Asked again after the records were read: they are the topic's that the ledger counts.
@@ -289,7 +320,7 @@ class StreamAttempt:
             self._job.observer(self._contract_id, Step.COMMITTED)
             self._tell(batch, judged, decision, published, began)
         except BaseException as error:
-            self._fail(error)
+            self._fail(error, batch)
             raise
 
     def _await_written(self) -> None:

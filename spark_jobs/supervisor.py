@@ -22,10 +22,13 @@ from pyspark.errors import PySparkException, PythonException
 from contracts.control import EventKind
 from contracts.crash import described
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from contracts.ledger import span
 from contracts.privacy.tokens import MaskKey
 from contracts.reconciliation import ReconciliationRequest
+from spark_jobs.batch_limits import BatchLimits
 from spark_jobs.contract_source import RegistryContract, RegistryGone
 from spark_jobs.control import RegistryControl, StreamPaused
+from spark_jobs.halving import reason_to_halve, stopped_by_record
 from spark_jobs.reconciler import Reconciler
 from spark_jobs.shadow_source import RegistryShadows
 from spark_jobs.stream import Job, StreamAttempt
@@ -60,6 +63,7 @@ class StreamThread(InheritableThread):
         )
         self._control = RegistryControl(registry, contract_id, stopping)
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
+        self._limits = BatchLimits(job.settings.max_batch_bytes)
 
     def beat(self) -> ReconciliationRequest | None:
         """Tell the gateway that the stream lives, whether it has records or not; give what it asks for in turn."""
@@ -71,17 +75,42 @@ class StreamThread(InheritableThread):
         failures: int | None = 0
         while failures is not None and not self._stopping.is_set():
             attempt = StreamAttempt(
-                self._job, self.contract_id, self._contracts, self._control, self._shadows
+                self._job, self.contract_id, self._contracts, self._control, self._shadows, self._limits
             )
             try:
                 attempt.run(self._stopping, self.running)
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
-                failures = self._after(error, 0 if attempt.published else failures)
+                failures = 0 if attempt.published else failures
+                if not self._is_halved(error, attempt):
+                    failures = self._after(self._named(error, attempt), failures)
             else:
                 break
         if self.failure is None:
             log.info("stream_ended", stream=self.contract_id)
             self._control.tell(EventKind.ENDED)
+
+    def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
+        """Whether the next attempt takes half of the batch that has failed. It begins at once, without a pause.
+
+        Each such failure halves a batch or ends with one record, so they need no other bound.
+        """
+        failed = attempt.failed
+        if failed is None or self._reason_to_halve(error) is None or not self._limits.halve(*failed):
+            return False
+        log.warning("batch_halved", stream=self.contract_id, offsets=span(*failed), error=_brief(error))
+        return True
+
+    def _named(self, error: BaseException, attempt: StreamAttempt) -> BaseException:
+        """Return the error to go on with: one that names the record, where a batch of one offset has failed."""
+        reason, failed = self._reason_to_halve(error), attempt.failed
+        if failed is None or reason is None:
+            return error
+        log.error("record_failed", stream=self.contract_id, error=_brief(error))
+        return stopped_by_record(self.contract_id, attempt.topic, failed, reason)
+
+    def _reason_to_halve(self, error: BaseException) -> str | None:
+        """Return why less may pass. Workers that die because the job ends are no reason."""
+        return None if self._stopping.is_set() or self._is_spark_gone() else reason_to_halve(error)
 
     def _after(self, error: BaseException, failures: int) -> int | None:
         """Go on after what ended an attempt: gives the failures in a row with which, None when the stream has ended."""

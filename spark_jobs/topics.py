@@ -42,6 +42,10 @@ _SETTLING = (
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
 
 
+class TooLarge(StreamStopped):
+    """A topic's settings do not let a record in, or the records that the client has put together with it."""
+
+
 @contextmanager
 def kafka_errors(doing: str) -> Iterator[None]:
     """Turn the client's errors into ours: Fenced when a newer instance took over, else Unavailable.
@@ -55,7 +59,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
         if isinstance(cause, KafkaError) and cause.code() in _FENCED:
             raise Fenced(f"{doing}: another instance of this stream has taken over") from error
         if isinstance(cause, KafkaError) and cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            raise StreamStopped(
+            raise TooLarge(
                 f"{doing}: {cause.str()}. A record that the source holds well compressed can need more room here: give "
                 "the topic named above a larger max.message.bytes (kafka-configs.sh --alter --entity-type topics "
                 "--entity-name TOPIC --add-config max.message.bytes=BYTES), and start again"

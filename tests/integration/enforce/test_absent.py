@@ -11,9 +11,16 @@ from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.transactions import Transactions
 
 
-@pytest.mark.parametrize("sink", ["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("sink", "limits"),
+    [
+        ("iceberg", {"max_offsets": 3}),
+        pytest.param("kafka", {"max_offsets": 3}, marks=pytest.mark.full),
+        ("iceberg", {"max_batch_bytes": 1}),  # a batch for each offset, some of them without a record
+    ],
+)
 def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
-    make_line: Callable[..., Line], sink: str
+    make_line: Callable[..., Line], sink: str, limits: dict[str, int]
 ) -> None:
     line = make_line(sink=sink)
     producer = Transactions(line, "a")
@@ -24,7 +31,7 @@ def test_markers_and_aborted_records_are_counted_as_absent_and_read_by_nobody(
     producer.begin([row(10)])
     producer.commit()
     # Partition 0: 2 records, marker, 3 aborted, marker, 1 record, marker; partition 1: a record and its marker.
-    line.enforce(max_offsets=3)
+    line.enforce(**limits)
     assert line.ledger().end == {0: 9, 1: 2}
     assert line.ledger().totals == BatchTotals(written=3, quarantined=1, absent=7)
     assert line.reconcile().holds

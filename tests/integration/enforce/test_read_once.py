@@ -26,6 +26,7 @@ from contracts.errors import StreamStopped
 from contracts.plan import EnforcementPlan
 from contracts.table_limits import TableLimits
 from spark_jobs.source import read_topic
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import KNOWN, Line, row
 
 RECORDS = 60
@@ -151,6 +152,25 @@ def test_each_record_is_read_and_judged_once(
     assert len(line.reports) == 3
     assert line.reconcile().holds
     assert line.ledger().totals.offsets == RECORDS
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+def test_batches_are_bounded_in_bytes_and_each_record_is_judged_once(
+    make_line: Callable[..., Line], tmp_path: Path, sink: str
+) -> None:
+    """Spark offers all of them at once. The first batches are small, for nobody knows yet what an offset holds."""
+    line = make_line(sink=sink, max_batch_bytes=100_000)
+    count_judged(line, tmp_path / "notes")
+    sent = [row(n, 999 if n % 3 == 0 else 1, id=f"r{n}-" + "x" * 5_000) for n in range(RECORDS)]
+    line.produce(*sent)
+    line.enforce()
+    assert judged(tmp_path / "notes") == RECORDS
+    size = max(len(each.value or b"") + len(each.key or b"") for each in sent)
+    largest = 100_000 // size
+    assert line.reports[0].records <= 4
+    assert all(report.records <= largest for report in line.reports)
+    assert len(line.reports) <= 1 + -(-RECORDS // (largest - 1))  # a share is rounded down in each partition
+    require_exactly_once(line)
 
 
 def last_job(spark: SparkSession) -> int:
