@@ -19,6 +19,10 @@ from contracts.counts import Count, RuleCount
 Sentence = Annotated[str, Field(max_length=1000)]
 
 
+MOST_SET_ASIDE = 100
+"""Records that a control names; of more the oldest are left out, which lie far behind by then."""
+
+
 class StreamState(StrEnum):
     """Whether a stream may judge and write."""
 
@@ -41,6 +45,17 @@ class Range(BaseModel):
             for partition, last in self.end.items()
             if partition in end
         )
+
+
+class RecordPosition(BaseModel):
+    """One record of a source topic."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra={"example": {"partition": 1, "offset": 90211}}
+    )
+
+    partition: Annotated[int, Field(ge=0, lt=2**31)]
+    offset: Count
 
 
 class Trip(BaseModel):
@@ -111,6 +126,12 @@ class StreamControl(BaseModel):
         default=None, description="Version that is judged beside the enforced one, and only reported."
     )
 
+    set_aside: tuple[RecordPosition, ...] = Field(
+        default=(),
+        max_length=MOST_SET_ASIDE,
+        description="Records that are quarantined without being judged, the newest decision last.",
+    )
+
     @property
     def is_paused(self) -> bool:
         """Whether nothing may be judged or written."""
@@ -133,6 +154,19 @@ class StreamControl(BaseModel):
     def shadowed(self, version: str | None) -> StreamControl:
         """Give what holds after a version was declared the shadow, or none; why the stream is paused stays."""
         return self._changed(shadow=version)
+
+    def set_aside_within(self, start: Offsets, end: Offsets) -> frozenset[tuple[int, int]]:
+        """Return the partition and offset of the records between two vectors that are set aside."""
+        return frozenset(
+            (each.partition, each.offset)
+            for each in self.set_aside
+            if start.get(each.partition, 0) <= each.offset < end.get(each.partition, 0)
+        )
+
+    def with_set_aside(self, record: RecordPosition) -> StreamControl:
+        """Return what holds after somebody has set a record aside; why the stream is paused stays."""
+        others = [each for each in self.set_aside if each != record]
+        return self._changed(set_aside=(*others, record)[-MOST_SET_ASIDE:])
 
     def _changed(self, **changes: object) -> StreamControl:
         return self.model_copy(update={**changes, "revision": self.revision + 1})

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from operator import methodcaller
 from typing import Any, Self
 
@@ -28,6 +29,13 @@ CONTRACT_HEADER = "tidegate.contract"
 RULES_HEADER = "tidegate.rules"
 VIOLATIONS_HEADER = "tidegate.violations"
 BATCH_HEADER = "tidegate.batch"
+OMITTED_HEADER = "tidegate.omitted"
+"""On a record that was set aside and whose bytes the quarantine topic does not hold: their sizes, the digest of the value."""
+
+SET_ASIDE = Violation(
+    Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"
+)
+"""Why a record is in quarantine that nothing has looked into."""
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Kafka headers in the order of the record; names may repeat, values may be null."""
@@ -145,6 +153,17 @@ def quarantine_headers(
         ("__dlq.errors.offset", str(source.offset).encode()),
         ("__dlq.errors.message", message),
     ]
+
+
+def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:
+    """Describe the bytes of a record that are left out: sizes in bytes, and the SHA-256 of the value."""
+    told = {
+        "key_bytes": len(key or b""),
+        "value_bytes": len(value or b""),
+        "headers_bytes": sum(len(name.encode()) + len(each or b"") for name, each in headers),
+        "value_sha256": None if value is None else sha256(value).hexdigest(),
+    }
+    return OMITTED_HEADER, json.dumps(told).encode()
 
 
 def read_provenance(headers: Headers | None) -> Provenance | None:

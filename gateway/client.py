@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from contracts.control import StreamControl
+from contracts.control import RecordPosition, StreamControl
 from contracts.document import LoadedContract, dump_contract, parse_contract
 from contracts.errors import (
     ConflictError,
@@ -173,6 +173,10 @@ class RegistryClient:
     def resume(self, stream: str, *, accept_batch: bool) -> StreamControl:
         """Let a stream go on; gives what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
         return self._decide(stream, "resume", {"accept_batch": accept_batch})
+
+    def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
+        """Set one record aside; return what holds then. Raise NotFoundError."""
+        return self._decide(stream, "quarantine-record", record.model_dump(mode="json"))
 
     def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
         """Have a version judged beside the enforced one, or none; gives what holds then. Raises as `resume` does."""

@@ -167,6 +167,10 @@ class _Task:
         """Judge a batch of the columns of INPUT and hand its records over."""
         plan = self._plan
         self._bytes.update(_bytes_by_partition(batch))
+        batch, aside = self._asked.without_set_aside(batch)
+        if aside is not None:
+            self._counts[int(Disposition.QUARANTINED), None] += aside.num_rows
+            yield from self._refuse(aside, pa.nulls(aside.num_rows, pa.binary()))
         headers = schema_headers(plan, batch.column("headers"))
         moments = Moments(records=batch.column("timestamp"))
         if self._is_typed:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from contracts.expectations.compile import Partials
-from contracts.ledger import BatchRefusal
+from contracts.ledger import BatchRefusal, Position
 from contracts.plan import EnforcementPlan
 from contracts.verdict import Disposition
+from spark_jobs.record_spool import divided
 from spark_jobs.shadow import Shadow
 
 
@@ -24,12 +25,17 @@ class Asked:
 
     `library_columns` are those that Great Expectations is to see of the accepted rows. `refusals` have been decided
     already, by an attempt that never published: accepted records below their ends are refused with them. `shadow` is judged
-    beside, and only reported.
+    beside, and only reported. `set_aside` are records that a person has had quarantined: nothing looks into them.
     """
 
     library_columns: tuple[str, ...] = ()
     refusals: tuple[BatchRefusal, ...] = ()
     shadow: Shadow | None = None
+    set_aside: frozenset[Position] = frozenset()
+
+    def without_set_aside(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """Return the rows to judge, and those that are set aside, if there are any."""
+        return divided(rows, self.set_aside)
 
     def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
         """Quarantine what would be written although its batch was refused."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from contracts.errors import Unavailable
+from contracts.ledger import Position
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of records that are in one piece, if it holds more than one record."""
@@ -76,6 +78,21 @@ def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from pieces(rows.slice(half))
     elif rows.num_rows:
         yield rows
+
+
+def divided(
+    rows: pa.RecordBatch, positions: Collection[Position]
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """Divide rows by their columns partition and offset: those that are not at one of the positions, and those that are."""
+    if not positions:
+        return rows, None
+    partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
+    is_there = np.zeros(rows.num_rows, bool)
+    for partition, offset in positions:
+        is_there |= (partitions == partition) & (offsets == offset)
+    if not is_there.any():
+        return rows, None
+    return rows.filter(pa.array(~is_there)), rows.filter(pa.array(is_there))
 
 
 class RecordPart(AbstractContextManager["RecordPart"], Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -12,8 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from contracts.counts import RuleKey
-from contracts.evidence import SOURCE_HEADER, EventPointer, provenance_headers, quarantine_headers
-from contracts.ledger import BatchRefusal, Ledger
+from contracts.evidence import (
+    SET_ASIDE,
+    SOURCE_HEADER,
+    EventPointer,
+    omitted_header,
+    provenance_headers,
+    quarantine_headers,
+)
+from contracts.ledger import BatchRefusal, Ledger, Position
 from contracts.plan import EnforcementPlan
 from contracts.privacy.masked_values import MaskedValues
 from contracts.rules.clock import Moments
@@ -22,6 +29,7 @@ from contracts.wire import schema_header
 from spark_jobs.decide import rule_keys
 from spark_jobs.judge import reads_headers
 from spark_jobs.outputs import Headers, OutputRecord
+from spark_jobs.record_spool import divided
 from spark_jobs.topics import Topic
 
 TIMESTAMP_HEADER = "tidegate.timestamp"
@@ -79,25 +87,36 @@ def _sources(topic: str, rows: pa.RecordBatch) -> list[bytes]:
     return pointers
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What was decided about records besides their verdicts: refusals of whole batches, and records that are set aside."""
+
+    refusals: tuple[BatchRefusal, ...] = ()
+    set_aside: frozenset[Position] = frozenset()
+
+
 def refused_records(
     batches: Iterable[pa.RecordBatch],
     to: Destination,
     evidence: Counter[RuleKey],
-    refusals: Sequence[BatchRefusal] = (),
+    decided: Decided = Decided(),
 ) -> Iterator[OutputRecord]:
     """Yield records as they came, with their provenance and the reasons; add those to `evidence`.
 
     Takes rows of RECORDS, and `failed` as `judge` gave it, without which they are judged again. A record that keeps its
-    contract is here because its batch was refused: one of `refusals` covers it.
+    contract is here because its batch was refused, or because it was set aside.
     """
     topic, partitions, ledger, contract = to.topic.name, to.topic.partitions, to.ledger, to.contract
     for batch in batches:
+        judged, aside = divided(batch, decided.set_aside)
+        if aside is not None:
+            yield from _set_aside(aside, to, evidence)
         for (partition, offset, key, value, headers, timestamp_ms), verdict in zip(
-            _rows(batch), _verdicts(batch, to.plan), strict=True
+            _rows(judged), _verdicts(judged, to.plan), strict=True
         ):
             batch_end = None
             if verdict.disposition.is_written:
-                refusal = next((each for each in refusals if each.covers(partition, offset)), None)
+                refusal = next((each for each in decided.refusals if each.covers(partition, offset)), None)
                 if refusal is not None:
                     batch_end = refusal.end
                     # First, so that they are not what a full header leaves out.
@@ -108,6 +127,35 @@ def refused_records(
             ours = quarantine_headers(source, ledger.name, contract, verdict, batch_end)
             originals_and_ours = _with_originals(headers, ours, timestamp_ms)
             yield topic, value, key, partition % partitions, timestamp_ms, originals_and_ours
+
+
+def _set_aside(rows: pa.RecordBatch, to: Destination, evidence: Counter[RuleKey]) -> Iterator[OutputRecord]:
+    """Yield records that nothing has looked into; without their bytes if the topic may not hold them."""
+    verdict = Verdict(Disposition.QUARANTINED, (SET_ASIDE,))
+    for partition, offset, key, value, headers, timestamp_ms in _rows(rows):
+        source = EventPointer(to.ledger.topic, partition, offset)
+        ours: Headers = [*quarantine_headers(source, to.ledger.name, to.contract, verdict)]
+        together = _with_originals(headers, ours, timestamp_ms)
+        record = (value, key)
+        # What a topic takes is bounded as it is sent, compressed; what fits as it is fits always.
+        if _size(value, key, together) > to.topic.max_message_bytes:
+            originals = [(each["key"], each["value"]) for each in headers or ()]
+            together = _with_originals(None, [*ours, omitted_header(key, value, originals)], timestamp_ms)
+            record = (None, None)
+        for rule in rule_keys(verdict.violations):
+            evidence[rule] += 1
+        yield to.topic.name, *record, partition % to.topic.partitions, timestamp_ms, together
+
+
+_RECORD_BYTES = 128
+_HEADER_BYTES = 10
+"""What a record and each header of it add to their bytes at most, and the batch of records that holds one alone."""
+
+
+def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
+    """Return the most bytes that a record takes in a batch of its own."""
+    named = sum(_HEADER_BYTES + len(name.encode()) + len(each or b"") for name, each in headers)
+    return _RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:

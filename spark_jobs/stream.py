@@ -268,7 +268,8 @@ class StreamAttempt:
         # Now is one moment for all of a batch, however many tasks judge it.
         now = time.time_ns()
         shadow = self._shadows.of(control.shadow, plan, now)
-        asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow)
+        aside = control.set_aside_within(start, end)
+        asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow, set_aside=aside)
         batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked)
         try:
             with watch(Step.JUDGE), worker_errors():

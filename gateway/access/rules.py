@@ -74,6 +74,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("GET", f"{_STREAM}/control"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/pause"): _APPROVE_STREAM,
     ("POST", f"{_STREAM}/resume"): _APPROVE_STREAM,
+    ("POST", f"{_STREAM}/quarantine-record"): _APPROVE_STREAM,
     ("GET", f"{_STREAM}/shadow"): _VIEW_STREAM,
     ("POST", f"{_STREAM}/shadow"): _APPROVE_STREAM,
     ("GET", f"{_CONTRACT}/versions/{{version}}/promotion"): _VIEW_CONTRACT,

@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from contracts.reconciliation import HeartbeatAnswer
 from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, posted
@@ -47,6 +47,7 @@ _CONTROL: dict[str, Any] = {
     "at": "2026-07-01T12:00:02Z",
     "trip": _TRIP,
     "accepted": None,
+    "set_aside": [{"partition": 1, "offset": 90211}],
 }
 _EVENT: dict[str, Any] = {
     "id": "7a0f6a8e-3b1f-4a53-8d27-6f3d0f2f9a11",
@@ -187,6 +188,24 @@ def resume_stream(
     """
     control = factory.stream_controls().resume(stream, accept_batch=wanted.accept_batch, by=principal)
     _log.info("stream_resumed", stream=stream, accept_batch=wanted.accept_batch)
+    return control
+
+
+@router.post(
+    "/{stream}/quarantine-record",
+    operation_id="quarantine_record",
+    summary="Set one record aside",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
+)
+def quarantine_record(
+    stream: StreamName, wanted: RecordPosition, factory: FactoryDep, principal: PrincipalDep
+) -> StreamControl:
+    """Have the job quarantine one record without judging it, such as one that has stopped the stream.
+
+    It takes effect with the next batch. A record that the stream is past already stays where it is.
+    """
+    control = factory.stream_controls().set_aside(stream, wanted, principal)
+    _log.info("record_set_aside", stream=stream, partition=wanted.partition, offset=wanted.offset)
     return control
 
 

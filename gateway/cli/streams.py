@@ -1,4 +1,4 @@
-"""`tidegate pause` and `tidegate resume`: decide whether a stream may go on."""
+"""`tidegate pause`, `resume` and `quarantine-record`: decide whether and how a stream may go on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from contracts.control import StreamControl
+from contracts.control import RecordPosition, StreamControl
 from gateway.cli.terminal import out
 from gateway.client import RegistryClient
 
@@ -67,6 +67,30 @@ def resume(
         _show(client.resume(stream, accept_batch=accept_batch))
 
 
+def quarantine_record(
+    stream: Stream,
+    partition: Annotated[int, typer.Argument(min=0, max=2**31 - 1, help="Partition of the source topic.")],
+    offset: Annotated[int, typer.Argument(min=0, max=2**63 - 1, help="Offset of the record.")],
+    *,
+    registry: RegistryUrl = DEFAULT_URL,
+) -> None:
+    """Set one record aside that stops its stream.
+
+    The job quarantines it without judging it, with the reason record.set-aside, and goes on
+    behind it. It takes effect with the next batch; a stream that has stopped has to be started
+    again. A record that the quarantine topic does not hold for its size is quarantined without
+    its bytes: with its position, its sizes and the digest of its value. A record that the
+    stream is past already stays where it is. The decision is in the log of changes.
+
+    Examples:
+      tidegate quarantine-record hospital.admissions 1 90211
+
+    Exit codes: 0 it is set aside, 2 no such stream, or no right to decide for it, 3 no registry answers.
+    """
+    with RegistryClient(registry) as client:
+        _show(client.quarantine_record(stream, RecordPosition(partition=partition, offset=offset)))
+
+
 def _show(control: StreamControl) -> None:
     line = f"{control.stream} is {control.state}"
     if control.is_paused:
@@ -78,4 +102,7 @@ def _show(control: StreamControl) -> None:
             if end > control.accepted.start.get(partition, 0)
         )
         line += f"; accepted last: {ranges}"
+    if control.set_aside:
+        last = control.set_aside[-1]
+        line += f"; set aside last: partition {last.partition}, offset {last.offset}"
     out.print(line, markup=False, highlight=False)

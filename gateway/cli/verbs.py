@@ -122,6 +122,12 @@ VERBS = (
     Verb("pause", "gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
     Verb(
+        "quarantine-record",
+        "gateway.cli.streams:quarantine_record",
+        "Set one record aside that stops its stream.",
+        _RUNNING,
+    ),
+    Verb(
         "shadow",
         "gateway.cli.shadow:shadow",
         "Judge another version beside the enforced one, and only report.",

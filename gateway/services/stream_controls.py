@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from contracts.control import StreamControl, StreamEvent, Trip
+from contracts.control import RecordPosition, StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
+from contracts.evidence import EventPointer
 from contracts.output_topics import quarantine_topic
 from contracts.reconciliation import HeartbeatAnswer
 from contracts.report import BatchReport
@@ -82,6 +83,22 @@ class StreamControls:
             after = before.resumed(by.name, at, accept=accept_batch)
             action = "stream.resumed-accepting-batch" if accept_batch else "stream.resumed"
             keep_control(stores, (before, after), action, subject, (by.name, at))
+            return after
+
+        return self._database.write(work)
+
+    def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
+        """Have the job quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
+        at = self._now()
+
+        def work(stores: Stores) -> StreamControl:
+            topic = _topic_of(stores, stream)
+            before = stores.controls.find(stream)
+            if record in before.set_aside:
+                return before
+            after = before.with_set_aside(record)
+            which = f"record {EventPointer(topic, record.partition, record.offset)}"
+            keep_control(stores, (before, after), "stream.record-set-aside", which, (by.name, at))
             return after
 
         return self._database.write(work)
@@ -165,10 +182,14 @@ def require_own(told: BatchReport | Trip, topic: str) -> None:
 
 def subject_of_stream(stores: Stores, stream: str) -> str:
     """Give the subject of the contract that a stream is named after. Raises NotFoundError."""
+    return subject_of(_topic_of(stores, stream))
+
+
+def _topic_of(stores: Stores, stream: str) -> str:
     topic = stores.contracts.topic_of(stream)
     if topic is None:
         raise NotFoundError(f"no contract is published under the id {stream}")
-    return subject_of(topic)
+    return topic
 
 
 def told_by(stores: Stores, stream: str, by: Principal) -> str:

@@ -33,7 +33,7 @@ from spark_jobs.kafka_ledger import (
 )
 from spark_jobs.outputs import OutputRecord, TransactionalProducer
 from spark_jobs.record_spool import Packing, RecordTarget, SpooledRecords
-from spark_jobs.records import Destination, accepted_records, refused_records
+from spark_jobs.records import Decided, Destination, accepted_records, refused_records
 from spark_jobs.sinks.judged_rows import judged_rows
 from spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
@@ -227,7 +227,7 @@ class KafkaSink:
         evidence: Counter[RuleKey] = Counter()
         quarantine = Destination(self._quarantine, held, batch.plan)
         records: Iterator[OutputRecord] = chain(
-            refused_records(refused, quarantine, evidence, refusals),
+            refused_records(refused, quarantine, evidence, Decided(refusals, batch.asked.set_aside)),
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
             [ledger_record(new)],
         )

@@ -24,7 +24,7 @@ from spark_jobs.decide import Decision
 from spark_jobs.noting import Asked
 from spark_jobs.outputs import TransactionalProducer
 from spark_jobs.record_spool import SpooledRecords
-from spark_jobs.records import Destination, refused_records
+from spark_jobs.records import Decided, Destination, refused_records
 from spark_jobs.sinks.judged_rows import judged_rows
 from spark_jobs.sinks.settling import names_ledger, quarantined, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
@@ -117,10 +117,11 @@ class StagedSink:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
         evidence: Counter[RuleKey] = Counter()
         to = Destination(self._quarantine, self._held, batch.plan)
+        decided = Decided(batch.asked.refusals, batch.asked.set_aside)
         slots = len(self._slots)
         for slot in sorted({partition % slots for partition in refused.partitions()}):
             rows = (_of_slot(each, slot, slots) for each in refused.batches())
-            self._slots[slot].write(refused_records(rows, to, evidence, batch.asked.refusals))
+            self._slots[slot].write(refused_records(rows, to, evidence, decided))
             batch.watch.tell(Step.SLOT)
         return evidence
 
@@ -218,7 +219,8 @@ class JudgedFiles:
         The files hold typed columns only. It happens seldom; to keep the bytes of every batch would cost all of them.
         """
         refusal = BatchRefusal(self.batch.end, decision.refusal)
-        asked = Asked(refusals=(*self.batch.asked.refusals, refusal))
+        refusals = (*self.batch.asked.refusals, refusal)
+        asked = Asked(refusals=refusals, set_aside=self.batch.asked.set_aside)
         again = self.sink.judge(replace(self.batch, asked=asked))
         try:
             quarantined = sum(

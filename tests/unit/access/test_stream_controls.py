@@ -32,6 +32,7 @@ def about(name: str) -> list[tuple[str, str, Any]]:
         ("POST", f"{STREAMS}/{name}/events", _EVENT | {"stream": name}),
         ("POST", f"{STREAMS}/{name}/pause", {}),
         ("POST", f"{STREAMS}/{name}/resume", {}),
+        ("POST", f"{STREAMS}/{name}/quarantine-record", {"partition": 1, "offset": 9}),
         ("GET", f"{STREAMS}/{name}/reconciliations", None),
         ("POST", f"{STREAMS}/{name}/reconciliations", {}),
         ("GET", f"{STREAMS}/{name}/adoptions", None),
@@ -47,11 +48,11 @@ def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
         assert set(statuses) <= {200, 201, 403}
         allowed[role] = [status != 403 for status in statuses]
     assert allowed == {
-        "viewer": [True, False, False, False, False, True, False, True, False],
-        "reporter": [True, True, True, False, False, True, False, True, False],
-        "producer": [True, True, True, False, False, True, False, True, False],
-        "approver": [True] * 9,
-        "admin": [True] * 9,
+        "viewer": [True, False, False, False, False, False, True, False, True, False],
+        "reporter": [True, True, True, False, False, False, True, False, True, False],
+        "producer": [True, True, True, False, False, False, True, False, True, False],
+        "approver": [True] * 10,
+        "admin": [True] * 10,
     }
 
 

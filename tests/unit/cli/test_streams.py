@@ -60,6 +60,15 @@ def test_a_batch_that_tripped_is_accepted_and_named(tidegate: Run, factory: Fact
     )
 
 
+@pytest.mark.usefixtures("registry")
+def test_a_record_is_set_aside_and_named(tidegate: Run) -> None:
+    aside = tidegate("quarantine-record", STREAM, "1", "90211")
+    told = f"{STREAM} is running; set aside last: partition 1, offset 90211"
+    assert (aside.returncode, last_line(aside)) == (0, told)
+    assert tidegate("quarantine-record", STREAM, "1", "-1").returncode == 2
+    assert tidegate("quarantine-record", "nothing", "1", "1").returncode == 2
+
+
 def test_what_cannot_be_done_says_so_with_its_code(tidegate: Run, registry: str) -> None:
     unknown = tidegate("pause", "nothing")
     assert unknown.returncode == 2

@@ -102,6 +102,12 @@ def test_every_change_through_the_native_face(client: Any) -> None:
         ("POST", f"{HERE}/versions/{{version}}/undelete", f"{contract}{version}/undelete", {}),
         ("POST", f"{THERE}/pause", f"{stream}/pause", {"reason": "why"}),
         ("POST", f"{THERE}/resume", f"{stream}/resume", {}),
+        (
+            "POST",
+            f"{THERE}/quarantine-record",
+            f"{stream}/quarantine-record",
+            {"partition": 1, "offset": 9},
+        ),
         ("POST", f"{THERE}/reconciliations", f"{stream}/reconciliations", {}),
         ("POST", f"{THERE}/trips", f"{stream}/trips", trip),
         ("POST", "/api/v1/keys", "/api/v1/keys", {"name": "job", "grants": ["producer:hospital."]}),

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.control import MOST_SET_ASIDE, EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
 from gateway.audit.chain import AuditEntry
 from gateway.factory import Factory
@@ -115,6 +115,25 @@ def test_nothing_tripped_so_nothing_is_accepted(controls: StreamControls) -> Non
     with pytest.raises(ConflictError, match=r"no batch of hospital\.admissions has spent its error budget"):
         controls.resume(STREAM, accept_batch=True)
     assert controls.control(STREAM).is_paused
+
+
+def test_a_record_that_is_set_aside_is_named_in_the_log_once(
+    factory: Factory, controls: StreamControls
+) -> None:
+    first = controls.set_aside(STREAM, RecordPosition(partition=1, offset=9))
+    assert controls.set_aside(STREAM, RecordPosition(partition=1, offset=9)) == first
+    assert first.set_aside_within({1: 9}, {1: 10}) == {(1, 9)}
+    assert first.set_aside_within({1: 10}, {1: 20}) == first.set_aside_within({0: 0}, {0: 99}) == frozenset()
+    entries: list[AuditEntry] = factory.audit().read(list)
+    told = [(each.action, each.subject) for each in entries if each.action.startswith("stream.")]
+    assert told == [("stream.record-set-aside", f"record {STREAM}/1/9")]
+
+
+def test_of_many_records_set_aside_the_oldest_are_left_out(controls: StreamControls) -> None:
+    for offset in range(MOST_SET_ASIDE + 1):
+        controls.set_aside(STREAM, RecordPosition(partition=0, offset=offset))
+    kept = controls.control(STREAM).set_aside
+    assert [each.offset for each in kept] == list(range(1, MOST_SET_ASIDE + 1))
 
 
 def test_a_stream_without_a_contract_is_none(controls: StreamControls) -> None:

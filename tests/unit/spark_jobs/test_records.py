@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from contracts.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
 from contracts.verdict import Severity, Stage
 from spark_jobs.outputs import Headers
-from spark_jobs.records import Destination, accepted_records, refused_records
+from spark_jobs.records import Decided, Destination, accepted_records, refused_records
 from spark_jobs.topics import Topic
 from tests.ledgers import NEW
 
@@ -105,6 +107,42 @@ def test_records_are_judged_anew_where_nobody_knows_what_they_failed() -> None:
     assert found[0] == found[1]
     assert len(found[0]) == 3
     assert told[0] == told[1]
+
+
+def set_aside(table: pa.Table, *positions: tuple[int, int], most_bytes: int = 1_000_000) -> list[Made]:
+    to = Destination(Topic("out", "i", 2, most_bytes), LEDGER, PLAN)
+    decided = Decided(set_aside=frozenset(positions))
+    return [Made(*each) for each in refused_records(table.to_batches(), to, Counter(), decided)]
+
+
+def test_a_record_that_is_set_aside_keeps_its_bytes_and_is_not_judged() -> None:
+    headers = [{"key": "trace", "value": b"7"}]
+    values = [b'{"a": 1}', b'{"a": "1"}']
+    failed = PLAN.judge(pa.array(values, pa.binary())).field("failed").to_pylist()
+    table = rows(key=[b"k", b"k"], value=values, headers=[headers, None], failed=failed)
+    aside, judged = set_aside(table, (0, 0))
+    assert (aside.value, judged.value) == (b'{"a": 1}', b'{"a": "1"}')
+    found = [read_evidence(each.headers) for each in (aside, judged)]
+    assert [each.rules for each in found if each] == [("record.set-aside",), ("type",)]
+    assert aside.headers[0] == ("trace", b"7")
+
+
+def test_a_record_that_is_set_aside_and_too_large_is_told_by_sizes_and_digest() -> None:
+    value = b"x" * 10_000
+    table = rows(key=[b"key"], value=[value], headers=[[{"key": "trace", "value": b"7"}]])
+    (whole,) = set_aside(table, (0, 0), most_bytes=11_000)
+    assert whole.value == value
+    (told,) = set_aside(table, (0, 0), most_bytes=10_000)
+    assert (told.value, told.key, told.timestamp_ms) == (None, None, 5)
+    evidence = read_evidence(told.headers)
+    assert evidence is not None
+    assert (evidence.source, evidence.rules) == (EventPointer("t", 0, 0), ("record.set-aside",))
+    assert json.loads(dict(told.headers)["tidegate.omitted"] or b"") == {
+        "key_bytes": 3,
+        "value_bytes": 10_000,
+        "headers_bytes": 6,
+        "value_sha256": hashlib.sha256(value).hexdigest(),
+    }
 
 
 def test_a_contract_that_masks_changes_accepted_records_and_no_refused_ones() -> None:
