@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from contracts.errors import Unavailable
 from contracts.kafka_connection import KafkaConnection
@@ -21,6 +21,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 _INIT_SECONDS = 60.0
 _COMMIT_SECONDS = 60.0
+_FLUSH_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 """A look returns when it is over, not when the end is reached: a start waits for two or three of them."""
 _STALL_SECONDS = 90.0
@@ -49,6 +50,7 @@ class TransactionalProducer:
     def __init__(self, kafka: KafkaConnection, transactional_id: str, timeout_seconds: int = 60) -> None:
         """Make a producer whose transactions the broker aborts when they are open for `timeout_seconds`."""
         self.transactional_id = transactional_id
+        self._too_large: list[KafkaError] = []
         self._producer = Producer(
             {
                 **kafka.for_librdkafka(),
@@ -62,6 +64,8 @@ class TransactionalProducer:
                 "queue.buffering.max.messages": 1_000_000,
                 "queue.buffering.max.kbytes": 256 * 1024,
                 "log_level": 2,
+                "delivery.report.only.error": True,
+                "on_delivery": _noting(self._too_large),
             }
         )
 
@@ -86,8 +90,16 @@ class TransactionalProducer:
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
             yield self._send
+            self._await_delivered()
             # Flushes first, and fails if any single record was not acknowledged.
             self._producer.commit_transaction(_COMMIT_SECONDS)
+
+    def _await_delivered(self) -> None:
+        """Wait until the records are delivered, or one is too large: those behind it would wait for their time-out."""
+        deadline = time.monotonic() + _COMMIT_SECONDS
+        while self._producer.flush(_FLUSH_SECONDS) and time.monotonic() < deadline:
+            if self._too_large:
+                raise KafkaException(self._too_large[0])
 
     def _send(self, records: Iterable[OutputRecord]) -> int:
         produce, poll = self._producer.produce, self._producer.poll
@@ -102,6 +114,16 @@ class TransactionalProducer:
             if sent % 1000 == 0:
                 poll(0)
         return sent
+
+
+def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
+    """Make what the client tells of failed deliveries; it refers to no producer, so that one that is dropped goes at once."""
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            too_large.append(error)
+
+    return note
 
 
 def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
