@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pyroaring import BitMap64
 
-from contracts.control import Offsets
+from contracts.bounds import Offsets
 from contracts.counts import Count
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals, Vector

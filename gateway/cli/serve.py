@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
 from contextlib import ExitStack
 from ipaddress import ip_address
@@ -129,7 +128,7 @@ class _Server(uvicorn.Server):
         last.daemon = True
         last.start()
         # Should a call into native code keep the interpreter's lock, this thread needs none; its exit code is 1.
-        faulthandler.dump_traceback_later(_LAST_SECONDS, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(_LAST_SECONDS, exit=True, file=2)
         super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
