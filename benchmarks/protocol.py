@@ -110,7 +110,7 @@ class Stream:
         }
         rows = self._spark.read.format("kafka").options(**options).load()
         watch = Stopwatch(self._plan.contract.id, ignore_steps)
-        batch = MicroBatch(rows, dict.fromkeys(ends, 0), ends, self._plan, (), watch)
+        batch = MicroBatch(rows, dict.fromkeys(ends, 0), ends, self._plan, {}, watch)
         return batch, self._sink.judge(batch)
 
     def _describe(self, topic: str) -> Topic:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from contracts.counts import RuleCount
 from contracts.errors import StreamStopped
+from contracts.segments import FateCounts, Segment, extended, sums
 from contracts.verdict import Violation
 
 Vector = dict[int, int]
@@ -81,7 +82,7 @@ class BatchTotals(BaseModel):
         return self.written + self.quarantined + in_no_output + self.absent
 
 
-_LEFT_OUT_EMPTY = ("instance", "adopted")
+_LEFT_OUT_EMPTY = ("instance", "adopted", "segments")
 
 
 class Ledger(BaseModel):
@@ -111,6 +112,10 @@ class Ledger(BaseModel):
         default="", description="Mark of the claim: of two claims of one epoch one is mine."
     )
     adopted: str = Field(default="", description="Id of the last adoption, as the registry has it.")
+    segments: dict[int, tuple[Segment, ...]] = Field(
+        default={},
+        description="Counts of recent offsets by partition; totals minus these are those of all before.",
+    )
 
     @model_serializer(mode="wrap")
     def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -167,7 +172,31 @@ class Ledger(BaseModel):
                 "slots": batch.slots,
                 "totals": self.totals + batch.totals,
                 "contract": batch.contract,
+                "segments": extended(self.segments, batch.start, batch.end, batch.counts),
             }
+        )
+
+    def closed_ranges(self) -> tuple[ClosedRange, ...]:
+        """Return all offsets that the ledger covers as ranges with the counts of each: the segments, and all before them.
+
+        What is before the segments is one range over all partitions. A ledger of an older version has no other.
+        """
+        begin = {p: self.begin.get(p, 0) for p in self.end}
+        before = {p: self.segments[p][0].begin if self.segments.get(p) else self.end[p] for p in begin}
+        counted = sums(segment for each in self.segments.values() for segment in each)
+        totals = self.totals
+        prefix = FateCounts(
+            max(0, totals.written + totals.superseded + totals.deleted - counted.accepted),
+            max(0, totals.quarantined - counted.quarantined),
+            max(0, totals.dropped - counted.dropped),
+        )
+        return (
+            ClosedRange(begin, before, prefix),
+            *(
+                ClosedRange({p: each.begin}, {p: each.end}, sums((each,)))
+                for p, segments in sorted(self.segments.items())
+                for each in segments
+            ),
         )
 
 
@@ -181,6 +210,17 @@ class PublishedBatch:
     totals: BatchTotals
     contract: str
     slots: int
+    counts: Mapping[int, FateCounts] | None = None
+    """Partition to what became of its records. None: not known, and the ledger's segments begin again after the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRange:
+    """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped."""
+
+    begin: Vector
+    end: Vector
+    counts: FateCounts
 
 
 def span(start: Vector, end: Vector) -> int:

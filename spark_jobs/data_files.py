@@ -56,7 +56,7 @@ RESULT: Final = pa.schema(
         ("refused", pa.binary()),
     ]
 )
-"""What a worker returns, rows of nine kinds: counts (disposition, failed, records); what was read (partition, bytes);
+"""What a worker returns, rows of nine kinds: counts (partition, disposition, failed, records); what was read (partition, bytes);
 files of accepted rows (file) and of refused records (refused_file); of the records that must not pass the first of each
 source partition (disposition, failed, partition, offset); for expectations what was noted, and rows as Great Expectations is
 to see them; what another version of the contract would have made of the records; and records that go through Spark, accepted
@@ -158,7 +158,7 @@ class _Task:
         self._is_typed = typed or bool(plan.expectations)
         self._noting = Noting(plan, asked.library_columns)
         self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
-        self._counts: Counter[tuple[int, bytes | None]] = Counter()
+        self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()
         self._first_failed: dict[int, dict[str, Any]] = {}
         self._pieces = count(_task().partitionId() << 32)
@@ -169,7 +169,8 @@ class _Task:
         self._bytes.update(_bytes_by_partition(batch))
         batch, aside = self._asked.without_set_aside(batch)
         if aside is not None:
-            self._counts[int(Disposition.QUARANTINED), None] += aside.num_rows
+            for partition, records in _sums_by_partition(aside).items():
+                self._counts[partition, int(Disposition.QUARANTINED), None] += records
             yield from self._refuse(aside, pa.nulls(aside.num_rows, pa.binary()))
         headers = schema_headers(plan, batch.column("headers"))
         moments = Moments(records=batch.column("timestamp"))
@@ -180,7 +181,7 @@ class _Task:
         columns = judged.field(2) if self._is_typed else None
         self._comparing.add(batch, judged)
         dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
-        self._count(dispositions, failed)
+        self._count(batch, dispositions, failed)
         is_written = dispositions <= int(Disposition.ALERTED)
         some_written = None if is_written.all() else pa.array(is_written)
         yield from self._packed("kept", self._accepted.write(columns, batch, some_written))
@@ -194,8 +195,8 @@ class _Task:
     def finish(self) -> list[dict[str, Any]]:
         """Tell what there is to tell when all parts are complete."""
         rows: list[dict[str, Any]] = [
-            {"disposition": disposition, "failed": bits, "records": records}
-            for (disposition, bits), records in self._counts.items()
+            {"partition": partition, "disposition": disposition, "failed": bits, "records": records}
+            for (partition, disposition, bits), records in self._counts.items()
             if records
         ]
         rows += self._first_failed.values()
@@ -207,11 +208,14 @@ class _Task:
         rows += [{"shadow": found} for found in self._comparing.finish()]
         return rows
 
-    def _count(self, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
+    def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
+        partitions = np.asarray(batch.column("partition"))
+        for partition, accepted in enumerate(np.bincount(partitions[dispositions == 0]).tolist()):
+            self._counts[partition, int(Disposition.ACCEPTED), None] += accepted
         others = np.flatnonzero(dispositions)
-        self._counts[int(Disposition.ACCEPTED), None] += len(dispositions) - len(others)
         slots = failed.take(pa.array(others)).to_pylist()
-        self._counts.update(zip(dispositions[others].tolist(), slots, strict=True))
+        kinds = zip(partitions[others].tolist(), dispositions[others].tolist(), slots, strict=True)
+        self._counts.update(kinds)
 
     def _refuse(self, batch: pa.RecordBatch, failed: pa.Array) -> Iterator[dict[str, Any]]:
         records = as_records(batch)
@@ -229,8 +233,13 @@ def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
         pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in ("key", "value", "headers")
     )
+    return _sums_by_partition(batch, lengths)
+
+
+def _sums_by_partition(batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | None = None) -> dict[int, int]:
+    """Sum up a weight of the rows of each source partition; without weights, count the rows."""
     partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
-    sums = np.bincount(places, weights=lengths).astype(np.int64)
+    sums = np.bincount(places, weights=weights).astype(np.int64)
     return dict(zip(partitions.tolist(), sums.tolist(), strict=True))
 
 

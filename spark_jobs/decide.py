@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from contracts.counts import RuleKey, rule_counts
 from contracts.errors import StreamStopped
-from contracts.ledger import Settlement
+from contracts.ledger import Position, Settlement
 from contracts.model import ErrorBudget
 from contracts.plan import EnforcementPlan
 from contracts.report import ExpectationResult
+from contracts.segments import FateCounts
 from contracts.verdict import Disposition, Severity, Verdict, Violation
 from spark_jobs.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
 
 _ALONE = BudgetContext()
+_NONE_SETTLED: Mapping[Position, Settlement] = MappingProxyType({})
 _TOLD_RULES = 20
 _MOST_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many records of a batch got the same disposition with the same set of failed slots."""
+    """How many records of a batch and a source partition got the same disposition with the same set of failed slots."""
 
     disposition: Disposition
     failed: bytes | None
     records: int
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Decision:
     expectations: tuple[ExpectationResult, ...] = ()
     refusal: tuple[Violation, ...] = ()
     is_accepted: bool = False
+    by_partition: Mapping[int, FateCounts] = field(default_factory=dict)
+    """Counts of the source partitions; they add up to those of the batch."""
 
     @property
     def records(self) -> int:
@@ -76,7 +82,7 @@ def decide(
     plan: EnforcementPlan,
     tallies: Iterable[Tally],
     first_failed: Callable[[], FailedRecord],
-    settled: Iterable[Settlement] = (),
+    settled: Mapping[Position, Settlement] = _NONE_SETTLED,
     context: BudgetContext = _ALONE,
 ) -> Decision:
     """Sum up a judged batch and judge it as a whole.
@@ -90,8 +96,10 @@ def decide(
     rules: Counter[RuleKey] = Counter()
     alerts: Counter[RuleKey] = Counter()
     refused: Counter[RuleKey] = Counter()
+    partitions: dict[int, FateCounts] = {}
     for tally in tallies:
         records[tally.disposition] += tally.records
+        _count(partitions, tally.partition, fate_of(tally))
         if not tally.disposition.is_written:
             for slot in plan.failed_slots(tally.failed):
                 refused[slot.stage, slot.code, slot.severity] += tally.records
@@ -103,8 +111,10 @@ def decide(
             if tally.disposition is Disposition.ALERTED and slot.severity is Severity.ERROR:
                 alerts[key] += tally.records
     earlier: Counter[bool] = Counter()
-    for settlement in settled:
+    for (partition, _), settlement in settled.items():
         earlier[settlement.is_accepted] += 1
+        fate = FateCounts(accepted=1) if settlement.is_accepted else FateCounts(quarantined=1)
+        _count(partitions, partition, fate)
         rules.update({(rule.stage, rule.code, rule.severity): rule.records for rule in settlement.rules})
     if records[Disposition.FAILED]:
         raise StreamStopped(_failure(plan, records[Disposition.FAILED], first_failed()))
@@ -117,8 +127,22 @@ def decide(
         quarantined=records[Disposition.QUARANTINED] + earlier[False],
         rules=rules,
         alerts=alerts,
+        by_partition=partitions,
     )
     return _within_budget(plan.contract.error_budget, decision, refused, context)
+
+
+def fate_of(tally: Tally) -> FateCounts:
+    """Return what becomes of the records of a tally."""
+    if tally.disposition.is_written:
+        return FateCounts(accepted=tally.records)
+    if tally.disposition is Disposition.DROPPED:
+        return FateCounts(dropped=tally.records)
+    return FateCounts(quarantined=tally.records)
+
+
+def _count(partitions: dict[int, FateCounts], partition: int, fate: FateCounts) -> None:
+    partitions[partition] = partitions.get(partition, FateCounts()) + fate
 
 
 def count_evidence(verdicts: Iterable[Verdict]) -> Counter[RuleKey]:

@@ -23,6 +23,7 @@ from contracts.expectations.result import Finding
 from contracts.ledger import BatchRefusal
 from contracts.plan import EnforcementPlan
 from contracts.report import ExpectationOutcome, ExpectationResult
+from contracts.segments import FateCounts
 from contracts.verdict import Violation
 from spark_jobs.decide import Decision, Tally
 from spark_jobs.noting import Asked
@@ -143,9 +144,12 @@ def refused(
     """
     rules = Counter(decision.rules)
     written = 0
+    partitions = dict(decision.by_partition)
     for tally in tallies:
         if tally.disposition.is_written:
             written += tally.records
+            moved = FateCounts(accepted=-tally.records, quarantined=tally.records)
+            partitions[tally.partition] = partitions.get(tally.partition, FateCounts()) + moved
             for slot in plan.failed_slots(tally.failed):
                 rules[slot.stage, slot.code, slot.severity] -= tally.records
     return replace(
@@ -157,6 +161,7 @@ def refused(
         rules=+rules,
         alerts=Counter[RuleKey](),
         refusal=refusal,
+        by_partition=partitions,
     )
 
 

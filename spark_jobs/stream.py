@@ -264,7 +264,7 @@ class StreamAttempt:
             control = self._control.current()
             require_running(control)
             plan = self._adopt()
-        settled = tuple(self._sink.settled.within(start, end).values())
+        settled = self._sink.settled.within(start, end)
         # Now is one moment for all of a batch, however many tasks judge it.
         now = time.time_ns()
         shadow = self._shadows.of(control.shadow, plan, now)

@@ -30,11 +30,11 @@ class TaskResults:
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        """Records by disposition and failed slots."""
+        """Records by source partition, disposition and failed slots."""
         counts = self.rows.filter(pc.field("records").is_valid())
-        sums = counts.group_by(["disposition", "failed"]).aggregate([("records", "sum")])
+        sums = counts.group_by(["partition", "disposition", "failed"]).aggregate([("records", "sum")])
         return tuple(
-            Tally(Disposition(row["disposition"]), row["failed"], row["records_sum"])
+            Tally(Disposition(row["disposition"]), row["failed"], row["records_sum"], row["partition"])
             for row in sums.to_pylist()
         )
 

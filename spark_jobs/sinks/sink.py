@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from contracts.counts import RuleKey
-from contracts.ledger import BatchTotals, Ledger, PublishedBatch, Settled, Settlement, Vector, span
+from contracts.ledger import (
+    BatchTotals,
+    Ledger,
+    Position,
+    PublishedBatch,
+    Settled,
+    Settlement,
+    Vector,
+    span,
+)
 from contracts.plan import EnforcementPlan
 from spark_jobs.decide import Decision
 from spark_jobs.noting import NOTHING_ASKED, Asked
@@ -52,7 +62,7 @@ class MicroBatch:
     start: Vector
     end: Vector
     plan: EnforcementPlan
-    settled: tuple[Settlement, ...]
+    settled: Mapping[Position, Settlement]
     watch: Stopwatch
     asked: Asked = NOTHING_ASKED
 
@@ -69,7 +79,9 @@ class MicroBatch:
             dropped=decision.dropped,
             absent=span(self.start, self.end) - decision.records,
         )
-        return PublishedBatch(self.start, self.end, scan_from, totals, self.contract, slots)
+        return PublishedBatch(
+            self.start, self.end, scan_from, totals, self.contract, slots, decision.by_partition
+        )
 
 
 @dataclass(frozen=True, slots=True)

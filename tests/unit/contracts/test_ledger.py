@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from contracts.errors import StreamStopped
@@ -14,6 +16,7 @@ from contracts.ledger import (
     require_contiguous,
     span,
 )
+from contracts.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
 from tests import ledgers
 
 LEDGER = ledgers.LEDGER.model_copy(update={"scan_from": {"t.quarantine": {0: 4}}, "slots": 2})
@@ -132,3 +135,48 @@ def test_offsets_that_a_known_partition_skips_are_counted_as_unproven() -> None:
     assert skipped.end == {0: 14, 1: 5}
     assert skipped.totals == BatchTotals(written=10, unproven=4)
     assert span(skipped.begin, skipped.end) == skipped.totals.offsets
+
+
+def test_a_batch_closes_a_segment_of_each_partition_that_it_moved() -> None:
+    counts = {0: FateCounts(3, 1, 0), 2: FateCounts(accepted=2)}
+    batch = PublishedBatch({0: 10, 2: 0}, {0: 15, 2: 2}, {}, BatchTotals(), "s@1.0.0", 1, counts)
+    published = LEDGER.publish(batch)
+    assert published.segments == {0: (Segment(10, 15, 3, 1, 0),), 2: (Segment(0, 2, 2, 0, 0),)}
+    assert '"segments":{"0":[[10,15,3,1,0]],"2":[[0,2,2,0,0]]}' in published.text
+    assert Ledger.parse(published.text) == published
+    again = published.publish(PublishedBatch({0: 15}, {0: 17}, {}, BatchTotals(), "s@1.0.0", 1, {}))
+    assert again.segments == {0: (Segment(10, 15, 3, 1, 0), Segment(15, 17, 0, 0, 0)), 2: ((0, 2, 2, 0, 0),)}
+
+
+def test_segments_begin_again_after_offsets_that_were_not_counted() -> None:
+    first = PublishedBatch({0: 10}, {0: 15}, {}, BatchTotals(written=5), "s@1.0.0", 1, {0: FateCounts(5)})
+    uncounted = PublishedBatch({0: 15}, {0: 18}, {}, BatchTotals(written=3), "s@1.0.0", 1)
+    last = PublishedBatch(
+        {0: 18}, {0: 19}, {}, BatchTotals(dropped=1), "s@1.0.0", 1, {0: FateCounts(dropped=1)}
+    )
+    published = LEDGER.publish(first).publish(uncounted).publish(last)
+    assert published.segments == {0: (Segment(18, 19, 0, 0, 1),)}
+    prefix, segment = published.closed_ranges()
+    assert (prefix.begin, prefix.end, prefix.counts) == ({0: 0, 1: 5}, {0: 18, 1: 5}, FateCounts(8))
+    assert (segment.begin, segment.end, segment.counts) == ({0: 18}, {0: 19}, FateCounts(dropped=1))
+
+
+@pytest.mark.parametrize(("partitions", "most"), [(1, 16), (16, 16), (32, 8), (500, 2)])
+def test_a_ledger_stays_small_however_long_a_stream_runs(partitions: int, most: int) -> None:
+    """Segments are joined as they age: each is shorter than what comes after it, as far as there is room."""
+    ledger = LEDGER.model_copy(update={"begin": {}, "end": {}})
+    batches = 300 if partitions < 100 else 5
+    for n in range(batches):
+        start, end = (dict.fromkeys(range(partitions), 10 * number) for number in (n, n + 1))
+        counts = {p: FateCounts(7, 2, 1) for p in range(partitions)}
+        totals = BatchTotals(written=7 * partitions, quarantined=2 * partitions, dropped=partitions)
+        ledger = ledger.publish(PublishedBatch(start, end, {}, totals, "s@1.0.0", 1, counts))
+    for segments in ledger.segments.values():
+        assert len(segments) == min(most, batches)
+        assert (segments[0].begin, segments[-1].end) == (0, 10 * batches)
+        assert all(before.end == after.begin for before, after in pairwise(segments))
+        assert sums(segments) == FateCounts(7 * batches, 2 * batches, batches)
+        if most > LEAST_OF_PARTITION:
+            assert segments[-1].end - segments[-1].begin <= 20
+            assert segments[0].end - segments[0].begin < 10 * batches * 0.9
+    assert len(ledger.text) < 700 + 40 * max(256, 2 * partitions) + 30 * partitions

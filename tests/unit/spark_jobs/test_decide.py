@@ -77,7 +77,7 @@ def test_every_record_counts_once_and_each_rule_by_its_records() -> None:
 
 def test_settled_records_count_as_quarantined_with_their_first_reasons() -> None:
     rule = RuleCount(stage=Stage.SCHEMA, code="type", severity=Severity.ERROR, records=1)
-    settled = (Settlement("q", 0, 1, (rule,)), Settlement("q", 0, 2, (rule,)))
+    settled = {(0, 7): Settlement("q", 0, 1, (rule,)), (1, 9): Settlement("q", 0, 2, (rule,))}
     decision = decide(plan_of(), [Tally(Disposition.ACCEPTED, None, 3)], none_failed, settled)
     assert (decision.records, decision.quarantined) == (5, 2)
     assert decision.rules == Counter({(Stage.SCHEMA, "type", Severity.ERROR): 2})
@@ -129,7 +129,7 @@ def spent_by(plan: EnforcementPlan, refused: int, *earlier: Counted, is_accepted
         Tally(Disposition.QUARANTINED, bits(plan, "known"), refused),
     ]
     try:
-        decide(plan, tallies, none_failed, (), BudgetContext(earlier, is_accepted))
+        decide(plan, tallies, none_failed, {}, BudgetContext(earlier, is_accepted))
     except BudgetSpent as error:
         spent = error.spent
         assert [(rule.code, rule.records) for rule in spent.rules] == [("known", refused)] * (refused > 0)
@@ -154,12 +154,12 @@ def test_an_accepted_batch_passes_and_what_must_not_pass_still_does_not() -> Non
     plan = plan_of(error_budget={"ratio": 0.2, "action": "pause"})
     tallies = [Tally(Disposition.ACCEPTED, None, 1), Tally(Disposition.QUARANTINED, bits(plan, "known"), 9)]
     accepted = BudgetContext(is_accepted=True)
-    decision = decide(plan, tallies, none_failed, (), accepted)
+    decision = decide(plan, tallies, none_failed, {}, accepted)
     assert (decision.is_accepted, decision.written, decision.quarantined) == (True, 1, 9)
-    assert not decide(plan, tallies[:1], none_failed, (), accepted).is_accepted
+    assert not decide(plan, tallies[:1], none_failed, {}, accepted).is_accepted
     failed = Tally(Disposition.FAILED, bits(plan, "known"), 1)
     with pytest.raises(StreamStopped, match="on_violation fail"):
-        decide(plan, [failed], lambda: FailedRecord(0, 0, bits(plan, "known")), (), accepted)
+        decide(plan, [failed], lambda: FailedRecord(0, 0, bits(plan, "known")), {}, accepted)
 
 
 def test_a_trip_tells_the_gateway_what_and_where() -> None:
