@@ -158,6 +158,8 @@ class Ledger(BaseModel):
             "end": {**self.end, partition: first},
             "totals": self.totals + BatchTotals(unproven=given_up),
             "adopted": adoption,
+            # What is given up belongs to no segment, so the partition's segments begin again behind it.
+            "segments": {p: each for p, each in self.segments.items() if p != partition},
         }
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
@@ -191,7 +193,7 @@ class Ledger(BaseModel):
             max(0, totals.dropped - counted.dropped),
         )
         return (
-            ClosedRange(begin, before, prefix),
+            ClosedRange(begin, before, prefix, totals.unproven),
             *(
                 ClosedRange({p: each.begin}, {p: each.end}, sums((each,)))
                 for p, segments in sorted(self.segments.items())
@@ -216,11 +218,15 @@ class PublishedBatch:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRange:
-    """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped."""
+    """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped.
+
+    `given_up` offsets are in no output, and whether they had a record is not known.
+    """
 
     begin: Vector
     end: Vector
     counts: FateCounts
+    given_up: int = 0
 
 
 def span(start: Vector, end: Vector) -> int:

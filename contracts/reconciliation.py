@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from enum import StrEnum
+from typing import Annotated, Any, Self
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +12,17 @@ from contracts.bounds import MOST_PLACES, Instant, Offsets, StreamText
 from contracts.counts import Count
 
 PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
+
+
+class Answer(StrEnum):
+    """What a reconciliation answers."""
+
+    HOLDS = "holds"
+    """Every offset has one fate."""
+    LOST = "lost"
+    """Records are lost, there twice, or not those that the ledger counts."""
+    UNPROVEN = "cannot-be-proven"
+    """No fault shows, and of some offsets it cannot be shown that there is none."""
 
 
 class NamedRecords(BaseModel):
@@ -37,13 +49,16 @@ class FaultyRecords(BaseModel):
 class Findings(BaseModel):
     """Whether every offset between `begin` and `end` has one fate, as of batch `epoch`/`n` of the ledger.
 
-    `unverifiable` are offsets that a topic has deleted: nothing can be said of them any more.
+    `lost` and `twice` count records, and `surplus` those that are in an output beyond what the ledger counts there.
+    `unverifiable` counts the offsets that cannot be shown to have one fate. Findings of a version that had no `answer` are
+    read too: those with unverifiable offsets said that they hold, and could not know it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stream: StreamText
-    holds: bool
+    answer: Answer
+    holds: bool = Field(description="Whether the answer is `holds`.")
     epoch: Count
     n: Count
     begin: Offsets
@@ -55,16 +70,41 @@ class Findings(BaseModel):
     unverifiable: Count
     lost: Count
     twice: Count
+    surplus: Count = 0
     records: FaultyRecords
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_answer(cls, found: Any) -> Any:
+        """Give findings of an older version the answer that they stand for."""
+        if not isinstance(found, dict) or "answer" in found or "holds" not in found:
+            return found
+        is_proven = found.get("unverifiable") == 0
+        answer = Answer.LOST if not found["holds"] else Answer.HOLDS if is_proven else Answer.UNPROVEN
+        return {**found, "answer": answer, "holds": answer is Answer.HOLDS}
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.holds != (self.answer is Answer.HOLDS):
+            raise ValueError("holds and answer contradict each other")
+        return self
 
     @property
     def verdict(self) -> str:
-        """What it says, in words."""
-        if not self.holds:
-            return f"lost {self.lost:,}, twice {self.twice:,}: stop the stream, keep the topics, and ask who wrote"
-        if self.unverifiable:
-            return "every offset that can still be looked at has one fate"
-        return "every offset has one fate"
+        """The answer in words."""
+        match self.answer:
+            case Answer.HOLDS:
+                return "every offset has one fate"
+            case Answer.UNPROVEN:
+                return (
+                    f"cannot be proven: no fault shows, but the fate of {self.unverifiable:,} offsets cannot be shown; "
+                    "docs/operator.md says why"
+                )
+            case Answer.LOST if self.lost or self.twice or not self.surplus:
+                counts = f"lost {self.lost:,}, twice {self.twice:,}"
+            case Answer.LOST:
+                counts = f"{self.surplus:,} records more in the outputs than the ledger counts"
+        return f"{counts}: stop the stream, keep the topics, and ask who wrote"
 
 
 class ReconciliationResult(BaseModel):

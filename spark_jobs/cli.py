@@ -10,7 +10,11 @@ import typer
 from pydantic import ValidationError
 
 from contracts.errors import SettingsError
-from spark_jobs.settings import JobSettings, SinkSettings
+from contracts.reconciliation import Answer
+from spark_jobs.settings import JobSettings, ReconcileSettings, SinkSettings
+
+_EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
+"""Those of the gateway's table of exit codes."""
 
 BootstrapServers = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port,...", envvar="TIDEGATE_BOOTSTRAP_SERVERS")
@@ -104,13 +108,20 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     kafka_config: KafkaConfig = None,
     sink: SinkKind = None,
     warehouse: Warehouse = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of the registry, for tables that are upserted into.", envvar="TIDEGATE_REGISTRY_URL"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     limit: Annotated[int, typer.Option(min=0, max=10_000, help="Most records to name of each kind.")] = 20,
 ) -> None:
     """Prove from topics, sink and ledger that every offset of a stream has one fate.
 
-    Names the records that have none or two, and ends with code 1 if there are any. Offsets past the retention of the
-    source or of the quarantine topic are unverifiable. The stream may run meanwhile: what is in flight is not judged.
+    Ends with code 0 when that holds. Names the records that have no fate or two, and ends with code 1 if there are any. Ends
+    with code 6 when no fault shows, and topics have deleted what would prove that there is none. A table that is upserted into
+    needs --registry, to read the keys of records. The stream may run meanwhile: what is in flight is not judged.
 
     Example: tidegate reconcile hospital.admissions --bootstrap-servers localhost:9092 --warehouse ./warehouse
     """
@@ -119,18 +130,21 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
         "kafka_config": kafka_config,
         "sink": sink,
         "warehouse": warehouse,
+        "registry_url": registry,
     }
     settings = read_settings(
-        {name: value for name, value in given.items() if value is not None}, SinkSettings
+        {name: value for name, value in given.items() if value is not None}, ReconcileSettings
     )
 
+    from spark_jobs.contract_source import find_plan  # noqa: PLC0415 - compiles contracts
     from spark_jobs.reconcile import reconcile_stream  # noqa: PLC0415 - loads Spark
     from spark_jobs.reconcile_report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
 
-    findings = as_findings(reconcile_stream(settings, stream), limit)
+    found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
+    findings = as_findings(found, limit)
     typer.echo(json_text(findings) if as_json else as_text(findings))
-    if not findings.holds:
-        raise typer.Exit(1)
+    if code := _EXIT_CODES[findings.answer]:
+        raise typer.Exit(code)
 
 
 Settings = TypeVar("Settings", bound=SinkSettings)

@@ -18,7 +18,7 @@ from contracts.plan import EnforcementPlan, compile_plan
 from contracts.privacy.masks import require_key
 from contracts.privacy.tokens import MaskKey
 from contracts.subject_schemas import SubjectSchemas
-from spark_jobs.settings import JobSettings
+from spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ class RegistryGone(Unavailable):
     """The registry has been away for longer than the last good contract may serve: the stream ends."""
 
 
-def registry_auth(settings: JobSettings) -> httpx.Auth | None:
+def registry_auth(settings: RegistrySettings) -> httpx.Auth | None:
     """Give what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
     user, password, token = settings.registry_user, settings.registry_password, settings.registry_token
     if (user is None) != (password is None) or (user is not None and token is not None):
@@ -192,3 +192,22 @@ class RegistryContract:
                 grace_seconds=self._grace_seconds,
             )
             self._away = True
+
+
+def mask_key_of(settings: RegistrySettings) -> MaskKey | None:
+    """Return the key that makes the tokens of hashed fields, if the settings have one."""
+    secret = settings.mask_key
+    return None if secret is None else MaskKey.of(secret.get_secret_value())
+
+
+def find_plan(settings: ReconcileSettings, contract_id: str) -> EnforcementPlan | None:
+    """Ask the registry once for a contract; None when the settings name no registry. Raises as `RegistryContract` does."""
+    if settings.registry_url is None:
+        return None
+    with httpx.Client(
+        base_url=settings.registry_url,
+        timeout=settings.registry_timeout_seconds,
+        auth=registry_auth(settings),
+    ) as client:
+        found = RegistryContract(client, contract_id, 0, threading.Event(), mask_key_of(settings))
+        return found.current()

@@ -12,44 +12,60 @@ of the job's memory. Exact while the stream runs, for what is read is read in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
-from pyiceberg.table import FileScanTask
+from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import SparkSession
 
 from contracts.errors import NotFoundError, StreamStopped, Unavailable
 from contracts.evidence import headers_of, read_provenance
-from contracts.fates import Reconciliation, Retained, reconcile
+from contracts.fates import Reconciliation, Retained, Written, reconcile
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Ledger, Position
 from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.plan import EnforcementPlan
 from contracts.positions import Positions, Sightings
+from contracts.replaced import find_replaced
 from spark_jobs.catalogs import open_table, outages
 from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
+from spark_jobs.reconcile_keys import KeptRows, KeyFields, RecordKeys, rows_of_spark, rows_of_values
 from spark_jobs.session import build_session
 from spark_jobs.settings import SinkSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
+from spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
 from spark_jobs.sinks.postgresql_rows import connect, first_line
-from spark_jobs.sinks.postgresql_table import qualified_name
+from spark_jobs.sinks.postgresql_table import PRIMARY_KEY, qualified_name
 from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000
 _ROWS_IN_A_TURN = 2_000_000
 _SOURCE_FIELDS = ("_source.partition", "_source.offset")
 _POSITIONS = sql.SQL(
-    "SELECT _source_partition, _source_offset FROM {} "
+    "SELECT {} FROM {} "
     # Rows that somebody else has written have no source.
     "WHERE _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How the keys of records are read, and the rows as of the ledger's moment, which may have the keys that it is given."""
+
+    plan: EnforcementPlan
+    fields: KeyFields
+    rows: Callable[[pa.Table], Iterable[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,44 +80,81 @@ class Outputs:
     later: Ledger | None = None
     is_ahead: bool = False
     """Whether accepted records are written before the ledger moves: by the tasks of a batch in flight."""
+    is_whole: bool = True
+    """Whether nothing that was written can have been deleted by the retention of a topic."""
+    keys: Keys | None = None
+    """Reads the keys of a table that is upserted into, when they can be known."""
 
 
-def reconcile_stream(settings: SinkSettings, contract_id: str) -> Reconciliation:
+FindPlan = Callable[[], EnforcementPlan | None]
+"""Finds the contract of a stream; asked only when its table is upserted into."""
+
+
+def reconcile_stream(
+    settings: SinkSettings, contract_id: str, find_plan: FindPlan = lambda: None
+) -> Reconciliation:
     """Reconcile a stream, whatever its sink, running or not.
 
-    Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
+    Without a plan the records of a table that is upserted into cannot be proven to be replaced. Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
     open, StreamStopped when the topic was made anew, Unavailable.
     """
-    return _reconcile(settings.kafka, _read_outputs(settings, contract_id))
+    with ExitStack() as open_files:
+        return _reconcile(settings.kafka, _read_outputs(settings, contract_id, find_plan, open_files))
 
 
-def _read_outputs(settings: SinkSettings, contract_id: str) -> Outputs:
+def _read_outputs(
+    settings: SinkSettings, contract_id: str, find_plan: FindPlan, open_files: ExitStack
+) -> Outputs:
     match settings.sink:
         case "iceberg":
-            return _read_iceberg(settings, contract_id)
+            return _read_iceberg(settings, contract_id, find_plan)
         case "delta":
-            return _read_delta(settings, contract_id)
+            return _read_delta(settings, contract_id, find_plan)
         case "kafka":
             return _read_kafka(settings.kafka, contract_id)
         case "postgresql":
             assert settings.postgresql_url is not None, "the settings have checked it"  # noqa: S101 - for mypy
-            return _read_postgresql(settings.postgresql_url.get_secret_value(), contract_id)
+            url = settings.postgresql_url.get_secret_value()
+            return _read_postgresql(url, contract_id, find_plan, open_files)
 
 
-def _read_iceberg(settings: SinkSettings, contract_id: str) -> Outputs:
+def _keyed(find_plan: FindPlan, key: Sequence[str]) -> tuple[EnforcementPlan, KeyFields] | None:
+    """Return the contract and its key, if it is the table's and can be compared."""
+    plan = find_plan() if key else None
+    fields = None if plan is None or {*plan.contract.primary_key} != {*key} else KeyFields.of(plan)
+    return None if plan is None or fields is None else (plan, fields)
+
+
+def _read_iceberg(settings: SinkSettings, contract_id: str, find_plan: FindPlan) -> Outputs:
     table = open_table(settings, contract_id)
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
-    scan = table.scan(selected_fields=_SOURCE_FIELDS)
-    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     written = Sightings()
+    for batch in _scanned(table, _SOURCE_FIELDS):
+        source = batch.column("_source")
+        written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
+    keys = None
+    if (keyed := _keyed(find_plan, json.loads(table.properties.get(PRIMARY_KEY_PROPERTY, "[]")))) is not None:
+        plan, fields = keyed
+        keys = Keys(plan, fields, lambda _: _iceberg_keys(table, fields))
+    return Outputs(Ledger.parse(text), written, keys=keys)
+
+
+def _iceberg_keys(table: Table, key: KeyFields) -> Iterator[pa.RecordBatch]:
+    for batch in _scanned(table, (*key.names, *_SOURCE_FIELDS, "_source.timestamp")):
+        source = batch.column("_source")
+        of_source = (pc.struct_field(source, name) for name in ("partition", "offset", "timestamp"))
+        yield key.rows([batch.column(name) for name in key.names], *of_source)
+
+
+def _scanned(table: Table, fields: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Read some columns of all rows."""
+    scan = table.scan(selected_fields=fields)
+    reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     with outages():
         for files in _a_few(scan.plan_files()):
-            for batch in reader.to_record_batches(files):
-                source = batch.column(0)
-                written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
-    return Outputs(Ledger.parse(text), written)
+            yield from reader.to_record_batches(files)
 
 
 def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
@@ -118,16 +171,20 @@ def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
         yield turn
 
 
-def _read_delta(settings: SinkSettings, contract_id: str) -> Outputs:
+def _read_delta(settings: SinkSettings, contract_id: str, find_plan: FindPlan) -> Outputs:
     location = table_location(settings.warehouse, contract_id)
     if not Path(location.removeprefix("file://"), "_delta_log").is_dir():
         raise _unclaimed(location)
     # One that is not there already ends with the process.
     table = DeltaTable(SparkSession.getActiveSession() or build_session(settings), location)
-    ledger, written = table.read_with_positions()
-    if ledger is None:
+    found = table.read_with_positions()
+    if found.ledger is None:
         raise _unclaimed(location)
-    return Outputs(ledger, written)
+    keys = None
+    if (keyed := _keyed(find_plan, found.primary_key)) is not None:
+        plan, fields = keyed
+        keys = Keys(plan, fields, lambda wanted: rows_of_spark(found.rows, fields, wanted))
+    return Outputs(found.ledger, found.written, keys=keys)
 
 
 def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
@@ -135,12 +192,14 @@ def _read_kafka(kafka: KafkaConnection, contract_id: str) -> Outputs:
     ledger = read_ledger(kafka, name)
     if ledger is None:
         raise _unclaimed(f"contract {contract_id} in Kafka")
-    written = Sightings(output_positions(kafka, accepted_topic(ledger.topic), ledger))
+    accepted = accepted_topic(ledger.topic)
+    written = Sightings(output_positions(kafka, accepted, ledger))
     later = read_ledger(kafka, name)
-    return Outputs(ledger, written, later, max(ledger.slots, later.slots if later else 1) > 1)
+    is_whole = not any(Topics(kafka).earliest(accepted).values())
+    return Outputs(ledger, written, later, max(ledger.slots, later.slots if later else 1) > 1, is_whole)
 
 
-def _read_postgresql(url: str, contract_id: str) -> Outputs:
+def _read_postgresql(url: str, contract_id: str, find_plan: FindPlan, open_files: ExitStack) -> Outputs:
     schema, table = qualified_name(contract_id)
     rows = sql.Identifier(schema, table)
     try:
@@ -154,11 +213,21 @@ def _read_postgresql(url: str, contract_id: str) -> Outputs:
             found = connection.execute(query, (contract_id,)).fetchone()
             if found is None or found[0] is None:
                 raise _unclaimed(f"{schema}.{table}")
+            key = [name for (name,) in connection.execute(PRIMARY_KEY, (rows.as_string(connection),))]
+            keyed = _keyed(find_plan, key)
+            written, kept = Sightings(), open_files.enter_context(KeptRows())
+            columns = ["_source_partition", "_source_offset", "_source_timestamp"]
+            names = [*columns, *(keyed[1].names if keyed else ())]
             # On the server: rows come as they are asked for.
             with connection.cursor(name="positions") as cursor:
-                cursor.itersize = _ROWS_AT_A_TIME
-                cursor.execute(_POSITIONS.format(rows))
-                return Outputs(Ledger.parse(found[0]), Sightings(cursor))
+                cursor.execute(_POSITIONS.format(sql.SQL(", ").join(map(sql.Identifier, names)), rows))
+                while values := cursor.fetchmany(_ROWS_AT_A_TIME):
+                    for partition, offset, *_ in values:
+                        written.add(partition, offset)
+                    if keyed is not None:  # the transaction is not held open until they are asked for
+                        kept.add(rows_of_values(keyed[1], values))
+            keys = None if keyed is None else Keys(*keyed, lambda _: kept.batches())
+            return Outputs(Ledger.parse(found[0]), written, keys=keys)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise _unclaimed(f"{schema}.{table}") from error
     except psycopg.Error as error:
@@ -191,15 +260,24 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         raise StreamStopped(
             f"topic {ledger.topic} was deleted or made anew since: its offsets say nothing about the ledger's"
         )
-    source = Positions(
-        (message.partition() or 0, message.offset() or 0)
-        for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end)
-    )
+    source, written = Positions(), outputs.written
+    keys = outputs.keys if ledger.totals.superseded or ledger.totals.deleted else None
+    records = None if keys is None else RecordKeys(keys.plan, keys.fields)
+    for message in read_committed(kafka, ledger.topic, ledger.begin, ledger.end):
+        position = message.partition() or 0, message.offset() or 0
+        source.add(*position)
+        if records is not None and position not in written.seen:
+            records.add(message)
     quarantined = Sightings(output_positions(kafka, quarantine, ledger))
     retained = Retained(
         source=topics.earliest(ledger.topic),
         is_source_compacted=topics.is_compacted(ledger.topic),
         is_quarantine_whole=not any(topics.earliest(quarantine).values()),
         is_written_ahead=outputs.is_ahead,
+        is_written_whole=outputs.is_whole,
     )
-    return reconcile(ledger, source, outputs.written, quarantined, retained, outputs.later)
+    upserts = None
+    if keys is not None and records is not None:
+        found = records.table(quarantined.seen)
+        upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
+    return reconcile(ledger, source, Written(written, outputs.later, upserts), quarantined, retained)

@@ -1,13 +1,16 @@
 """The process in which the job has a stream reconciled: `python -m spark_jobs.reconcile_process STREAM`.
 
 Of its own, so that neither its memory nor a crash touches the stream. Its settings are in its environment, where secrets
-are in no list of processes; its one line on stdout is a `ReconciliationResult` as JSON. It ends with whoever started it.
+are in no list of processes. A line on its stdin is the plan of the stream, where the table asks for the keys of records; its
+one line on stdout is a `ReconciliationResult` as JSON. It ends when the process that started it has ended.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
+from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +20,7 @@ from pydantic import ValidationError
 
 from contracts.crash import described
 from contracts.errors import TidegateError
+from contracts.plan import EnforcementPlan
 from contracts.reconciliation import ReconciliationResult
 from spark_jobs.reconcile import reconcile_stream
 from spark_jobs.reconcile_report import as_findings
@@ -31,14 +35,31 @@ _NICENESS = 10
 def main() -> None:
     """Reconcile the stream that the command line names."""
     give_way()
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit(1)
     Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    sys.stdout.write(looked_at(sys.argv[1]).model_dump_json() + "\n")
+    sys.stdout.write(looked_at(sys.argv[1], read_plan(line)).model_dump_json() + "\n")
 
 
-def looked_at(stream: str) -> ReconciliationResult:
+def plan_line(plan: EnforcementPlan | None) -> bytes:
+    """Write the line of stdin that `read_plan` reads."""
+    return (b"" if plan is None else b64encode(pickle.dumps(plan))) + b"\n"
+
+
+def read_plan(line: bytes) -> EnforcementPlan | None:
+    """Read what the job has written on stdin."""
+    if not line.strip():
+        return None
+    found = pickle.loads(b64decode(line))  # noqa: S301 - from the process that has started this one
+    assert isinstance(found, EnforcementPlan)  # noqa: S101 - narrows for the type checker
+    return found
+
+
+def looked_at(stream: str, plan: EnforcementPlan | None = None) -> ReconciliationResult:
     """Reconcile a stream with the settings of the environment; a failure is a result too."""
     try:
-        findings = as_findings(reconcile_stream(SinkSettings(), stream), _NAMED)
+        findings = as_findings(reconcile_stream(SinkSettings(), stream, lambda: plan), _NAMED)
     except ValidationError:
         return _failed("the settings of the job cannot be read back; look at its environment")
     except TidegateError as error:

@@ -10,13 +10,13 @@ from contracts.reconciliation import FaultyRecords, Findings, NamedRecords
 def as_findings(found: Reconciliation, limit: int) -> Findings:
     """Give counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
 
-    Records of no fate cannot be told from those that the ledger counts as dropped, superseded or deleted; they are named
-    only if there are more or fewer of them than it counts.
+    Records of no fate cannot be told from those that the ledger counts as dropped, and those of a table that is upserted into
+    not from superseded ones whose keys are not known; they are named only when some of them are lost.
     """
-    is_counted = found.holds or len(found.unaccounted) == found.in_no_output
     ledger = found.ledger
     return Findings(
         stream=ledger.stream,
+        answer=found.answer,
         holds=found.holds,
         epoch=ledger.epoch,
         n=ledger.n,
@@ -29,8 +29,9 @@ def as_findings(found: Reconciliation, limit: int) -> Findings:
         unverifiable=found.unverifiable,
         lost=found.lost,
         twice=found.twice,
+        surplus=found.surplus,
         records=FaultyRecords(
-            in_no_output=_named(Positions() if is_counted else found.unaccounted, limit),
+            in_no_output=_named(found.unaccounted if found.lost else Positions(), limit),
             written_twice=_named(found.written_twice, limit),
             quarantined_twice=_named(found.quarantined_twice, limit),
             written_and_quarantined=_named(found.in_both, limit),

@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Final
 from uuid import UUID
 
@@ -17,8 +18,12 @@ import httpx
 import structlog
 from pydantic import SecretStr, ValidationError
 
+from contracts.errors import TidegateError
+from contracts.plan import EnforcementPlan
 from contracts.reconciliation import ReconciliationRequest, ReconciliationResult
-from spark_jobs.settings import SinkSettings
+from spark_jobs.contract_source import RegistryContract, mask_key_of
+from spark_jobs.reconcile_process import plan_line
+from spark_jobs.settings import RegistrySettings, SinkSettings
 
 log = structlog.get_logger()
 
@@ -35,7 +40,8 @@ class Reconciler:
     that ends leaves its request open, for the next one.
     """
 
-    def __init__(self, settings: SinkSettings, client: httpx.Client) -> None:
+    def __init__(self, settings: RegistrySettings, client: httpx.Client) -> None:
+        self._settings = settings
         self._environment = child_environment(settings, os.environ)
         self._client = client
         self._lock = Lock()
@@ -81,7 +87,11 @@ class Reconciler:
             if process is None:
                 return None
             with process:
+                assert process.stdin is not None  # noqa: S101 - a pipe
                 assert process.stdout is not None  # noqa: S101 - a pipe
+                with suppress(OSError):  # it was ended already
+                    process.stdin.write(plan_line(self._plan(request.stream)))
+                    process.stdin.flush()
                 told = process.stdout.read()
             with self._lock:
                 self._process = None
@@ -91,7 +101,7 @@ class Reconciler:
         log.info(
             "reconciliation_ended",
             stream=request.stream,
-            holds=result.findings.holds if result.findings else None,
+            answer=result.findings.answer.value if result.findings else None,
             failure=result.failure,
         )
         return result
@@ -103,11 +113,25 @@ class Reconciler:
             self._process = subprocess.Popen(
                 [*COMMAND, stream],
                 env=self._environment,
+                bufsize=0,  # closing the pipe of a process that has ended has nothing left to write
                 stdin=subprocess.PIPE,  # its end tells the process that this one is gone
                 stdout=subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C at the terminal is for the job, which leaves the request open
             )
             return self._process
+
+    def _plan(self, stream: str) -> EnforcementPlan | None:
+        """Ask for the contract that the keys of records are read by; None without a primary key, or when it is not known.
+
+        It goes through a pipe: with it goes the key of masks, without which a masked column of the primary key has other values.
+        """
+        contract = RegistryContract(self._client, stream, 0, Event(), mask_key_of(self._settings))
+        try:
+            plan = contract.current()
+        except TidegateError as error:
+            log.warning("reconciliation_without_contract", stream=stream, error=str(error))
+            return None
+        return plan if plan.contract.primary_key else None
 
     def _is_told(self, request: ReconciliationRequest, result: ReconciliationResult) -> bool:
         """Send a result; False when it is to be sent again, should the gateway still ask for it."""

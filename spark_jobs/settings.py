@@ -66,10 +66,9 @@ class SinkSettings(KafkaSettings):
         return self
 
 
-class JobSettings(SinkSettings):
-    """Everything the job can be told."""
+class RegistrySettings(SinkSettings):
+    """How the registry is asked for a contract, and what a plan of it needs."""
 
-    registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
     registry_user: str | None = Field(default=None, description="Id of the API key that the job presents.")
     registry_password: SecretStr | None = Field(default=None, description="Secret of that key.")
     registry_token: SecretStr | None = Field(
@@ -79,6 +78,21 @@ class JobSettings(SinkSettings):
         default=None,
         description="Secret of at least 32 characters that makes the tokens of hashed fields; the same where tables are joined.",
     )
+    registry_timeout_seconds: float = Field(default=2.0, gt=0)
+
+
+class ReconcileSettings(RegistrySettings):
+    """What `tidegate reconcile` can be told."""
+
+    registry_url: str | None = Field(
+        default=None, description="Base address of the registry; left out, no keys of records are read."
+    )
+
+
+class JobSettings(RegistrySettings):
+    """Everything the job can be told."""
+
+    registry_url: str = Field(description="Base address of the registry, such as http://localhost:8081.")
     checkpoints: Path = Field(description="Directory for Spark's checkpoints; they may be lost at any time.")
     write_mode: Literal["append", "upsert"] = Field(
         default="append",
@@ -119,7 +133,6 @@ class JobSettings(SinkSettings):
         le=900,
         description="How long a Kafka transaction of the job may be open before the broker aborts it. The broker's transaction.max.timeout.ms bounds it.",
     )
-    registry_timeout_seconds: float = Field(default=2.0, gt=0)
     registry_grace_seconds: float = Field(
         default=300.0, ge=0, description="How long the last good contract serves while the registry is away."
     )

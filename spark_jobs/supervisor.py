@@ -23,10 +23,9 @@ from contracts.control import EventKind
 from contracts.crash import described
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from contracts.ledger import span
-from contracts.privacy.tokens import MaskKey
 from contracts.reconciliation import ReconciliationRequest
 from spark_jobs.batch_limits import BatchLimits
-from spark_jobs.contract_source import RegistryContract, RegistryGone
+from spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
 from spark_jobs.control import RegistryControl, StreamPaused
 from spark_jobs.halving import reason_to_halve, stopped_by_record
 from spark_jobs.reconciler import Reconciler
@@ -56,8 +55,7 @@ class StreamThread(InheritableThread):
         self.failure: BaseException | None = None
         self._job = job
         self._stopping = stopping
-        secret = job.settings.mask_key
-        mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
+        mask_key = mask_key_of(job.settings)
         self._contracts = RegistryContract(
             registry, contract_id, job.settings.registry_grace_seconds, stopping, mask_key
         )

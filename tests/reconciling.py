@@ -9,15 +9,15 @@ from contracts.ledger import Ledger, Position
 from contracts.positions import Positions, Sightings
 
 
-def reconcile(
+def reconcile(  # noqa: PLR0913, PLR0917 - all that `fates.reconcile` looks at, flat
     ledger: Ledger,
     source: Iterable[Position],
     written: Iterable[Position],
     quarantined: Iterable[Position],
     retained: fates.Retained | None = None,
     later: Ledger | None = None,
+    upserts: fates.Upserts | None = None,
 ) -> fates.Reconciliation:
     """Reconcile positions; they may repeat in `written` and `quarantined`."""
-    return fates.reconcile(
-        ledger, Positions(source), Sightings(written), Sightings(quarantined), retained, later
-    )
+    rows = fates.Written(Sightings(written), later, upserts)
+    return fates.reconcile(ledger, Positions(source), rows, Sightings(quarantined), retained)

@@ -34,7 +34,7 @@ class AlertKind(StrEnum):
 class Alert:
     """One message. `first_offsets` maps a partition to the first offset of the batch that it is about.
 
-    `lost` and `twice` count records, and are None of what is no reconciliation. `held_back` counts the alerts of the same
+    `answer` is that of a reconciliation, whose `lost` and `twice` count records; None of everything else. `held_back` counts the alerts of the same
     kind about the same stream that were not sent since the last one.
     """
 
@@ -47,6 +47,7 @@ class Alert:
     topic: str | None = None
     rules: tuple[tuple[str, int], ...] = ()
     first_offsets: tuple[tuple[int, int], ...] = ()
+    answer: str | None = None
     lost: int | None = None
     twice: int | None = None
     held_back: int = 0
@@ -88,6 +89,7 @@ class Alert:
             "topic": self.topic,
             "rules": [{"code": code, "records": records} for code, records in self.rules],
             "first_offsets": {str(partition): first for partition, first in self.first_offsets},
+            "answer": self.answer,
             "lost": self.lost,
             "twice": self.twice,
             "held_back": self.held_back,
@@ -143,7 +145,7 @@ class AlertWriter:
         )
 
     def of_reconciliation(self, result: ReconciliationResult) -> Alert | None:
-        """Make the alert about records that have no fate or two; None when all have one, or when it could not be told."""
+        """Make the alert about an answer other than *holds*; None of that one, and when there are no findings."""
         match result.findings:
             case Findings(holds=False) as found:
                 return Alert(
@@ -152,6 +154,7 @@ class AlertWriter:
                     result.at,
                     found.verdict,
                     self._page(found.stream),
+                    answer=found.answer.value,
                     lost=found.lost,
                     twice=found.twice,
                 )

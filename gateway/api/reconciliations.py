@@ -30,6 +30,7 @@ RESULT: dict[str, Any] = {
     "at": "2026-07-01T12:00:41Z",
     "findings": {
         "stream": "hospital.admissions",
+        "answer": "lost",
         "holds": False,
         "epoch": 12,
         "n": 431,
@@ -42,6 +43,7 @@ RESULT: dict[str, Any] = {
         "unverifiable": 0,
         "lost": 1,
         "twice": 0,
+        "surplus": 0,
         "records": {
             "in_no_output": {"count": 1, "first": ["0/4711"]},
             "written_twice": None,
@@ -157,6 +159,6 @@ def report_reconciliation(
     is_new = factory.reconciliations().answer(stream, reconciliation, result, principal)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     if is_new:
-        holds = result.findings.holds if result.findings else None
-        _log.info("stream_reconciled", stream=stream, holds=holds)
+        answer = result.findings.answer.value if result.findings else None
+        _log.info("stream_reconciled", stream=stream, answer=answer)
     return ReconciliationReceipt(stream=stream, id=reconciliation)

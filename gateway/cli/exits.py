@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     UNAVAILABLE = 3
     STOPPED = 4
     FENCED = 5
+    UNPROVEN = 6
     BUG = 70  # EX_SOFTWARE of sysexits.h; a traceback must not look like a finding
     INTERRUPTED = 130  # as a shell reports SIGINT
     PIPE_CLOSED = 141  # as a shell reports SIGPIPE
@@ -37,6 +38,7 @@ MEANINGS = {
     ExitCode.UNAVAILABLE: "a registry, broker or store does not answer: try again",
     ExitCode.STOPPED: "a stream stopped and waits for a person",
     ExitCode.FENCED: "another instance has taken over the stream",
+    ExitCode.UNPROVEN: "reconcile: no fault shows, and it cannot be proven that there is none",
     ExitCode.BUG: "a bug in Tidegate",
     ExitCode.INTERRUPTED: "interrupted",
 }

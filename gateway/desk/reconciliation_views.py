@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from contracts.reconciliation import Findings, NamedRecords, ReconciliationRequest, StreamReconciliation
+from contracts.reconciliation import (
+    Answer,
+    Findings,
+    NamedRecords,
+    ReconciliationRequest,
+    StreamReconciliation,
+)
 from gateway.services.reconciliations import SeenReconciliations
 
 _KINDS = {
@@ -16,6 +22,7 @@ _KINDS = {
     "written_and_quarantined": "Written and quarantined",
     "written_but_not_covered": "Written, but no batch of the ledger has them",
 }
+_STATES = {Answer.HOLDS: "clear", Answer.UNPROVEN: "silent", Answer.LOST: "stopped"}
 MOST_PLACES = 20
 MOST_EARLIER = 8
 
@@ -96,7 +103,7 @@ def _outcome(one: StreamReconciliation) -> Outcome | None:
     return Outcome(
         one.asked,
         result.at,
-        "clear" if found.holds else "stopped",
+        _STATES[found.answer],
         _sentence(found),
         found,
         tuple(_fault(kind, records) for kind, records in found.records if records is not None),
@@ -105,8 +112,10 @@ def _outcome(one: StreamReconciliation) -> Outcome | None:
 
 
 def _sentence(found: Findings) -> str:
-    if found.holds:
+    if found.answer is Answer.HOLDS:
         return found.verdict.capitalize()
+    if found.answer is Answer.UNPROVEN:
+        return "It cannot be proven that every offset has one fate"
     faults = []
     if found.lost:
         faults.append(f"{_records(found.lost)} lost")

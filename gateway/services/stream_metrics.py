@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from contracts.control import StreamControl, StreamEvent
-from contracts.reconciliation import ReconciliationResult
+from contracts.reconciliation import Answer, ReconciliationResult
 from contracts.report import BatchReport
 from contracts.shadow import ShadowFindings
 from gateway.access.principal import Principal, subject_of
@@ -27,6 +27,8 @@ from gateway.storage.stream_sums import RuleSum
 
 _MOST_RULES = 200
 _MOST_STEPS = 20
+# An alert on 0 fires for faults alone, one on less than 1 also for what cannot be proven; the least of several is the worst.
+_ANSWERS = {Answer.HOLDS: 1.0, Answer.UNPROVEN: 0.5, Answer.LOST: 0.0}
 _MOST_PARTITIONS = 500
 _OTHER = "other"
 
@@ -258,7 +260,12 @@ def _reconciliations(results: Sequence[ReconciliationResult]) -> Iterator[Metric
     )
     holds = GaugeMetricFamily(
         "tidegate_reconciliation_holds",
-        "1 when the last reconciliation found that every offset has one fate, else 0.",
+        "What the last reconciliation answered: 1 holds, 0.5 cannot be proven, 0 lost.",
+        labels=["stream"],
+    )
+    unverifiable = GaugeMetricFamily(
+        "tidegate_reconciliation_unverifiable_offsets",
+        "Offsets that the last reconciliation could not show to have one fate.",
         labels=["stream"],
     )
     at = GaugeMetricFamily(
@@ -270,6 +277,7 @@ def _reconciliations(results: Sequence[ReconciliationResult]) -> Iterator[Metric
         if (found := each.findings) is not None:
             lost.add_metric([found.stream], found.lost)
             doubled.add_metric([found.stream], found.twice)
-            holds.add_metric([found.stream], float(found.holds))
+            holds.add_metric([found.stream], _ANSWERS[found.answer])
+            unverifiable.add_metric([found.stream], found.unverifiable)
             at.add_metric([found.stream], each.at.timestamp())
-    yield from (lost, doubled, holds, at)
+    yield from (lost, doubled, holds, unverifiable, at)

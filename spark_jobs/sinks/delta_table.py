@@ -12,6 +12,7 @@ import copy
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -48,7 +49,7 @@ from spark_jobs.sinks.merging import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 log = structlog.get_logger()
 
@@ -63,6 +64,16 @@ def table_location(warehouse: Path, contract_id: str) -> str:
     """Where a contract's table lies: the last part of the id names it, those before name its folder."""
     *namespace, table = contract_id.split(".")
     return f"file://{warehouse.absolute()}/delta/{'_'.join(namespace) or 'tidegate'}/{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The ledger, the source position of every row, and the rows, all of one version; the key is empty for appended rows."""
+
+    ledger: Ledger | None
+    written: Sightings
+    primary_key: tuple[str, ...]
+    rows: DataFrame
 
 
 class DeltaTable:
@@ -233,12 +244,18 @@ class DeltaTable:
             except OSError as error:
                 log.warning("data_file_left", file=name, error=str(error))
 
-    def read_with_positions(self) -> tuple[Ledger | None, Sightings]:
-        """Give the ledger and the source position of every row, both of one version, as Delta's own reader finds them."""
+    def read_with_positions(self) -> ReadRows:
+        """Read the ledger and the rows of one version, as Delta's own reader finds them."""
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
-        return ledger, sightings(rows.select("_source.partition", "_source.offset"))
+        configuration = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
+        return ReadRows(
+            ledger,
+            sightings(rows.select("_source.partition", "_source.offset")),
+            tuple(json.loads(configuration.get(PRIMARY_KEY_PROPERTY, "[]"))),
+            rows,
+        )
 
     def _require_ours(self, definition: dict[str, Any]) -> None:
         metadata = definition["metaData"]

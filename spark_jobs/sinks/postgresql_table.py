@@ -57,6 +57,12 @@ CREATE TABLE IF NOT EXISTS tidegate.ledger (
   n bigint NOT NULL DEFAULT 0,
   ledger text
 )"""
+PRIMARY_KEY: Final = (
+    "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+    "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
+)
+"""Names the columns of the primary key of a table."""
+
 _COLUMNS: Final = """
 SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = ''
 FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"""
@@ -294,11 +300,7 @@ class PostgresqlTable:
 
     def _merge(self, connection: Connection, merge: Merge) -> Merge:
         """Give the table its primary key, unless it has that one."""
-        rows = connection.execute(
-            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-            "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary",
-            (self._quoted,),
-        ).fetchall()
+        rows = connection.execute(PRIMARY_KEY, (self._quoted,)).fetchall()
         found = {name for (name,) in rows}
         if not found:
             connection.execute(merge.constraint)

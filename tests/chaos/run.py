@@ -173,7 +173,8 @@ def main() -> int:
             database = stack.enter_context(server.database(template="template0"))
             sink = {**sink, "postgresql_url": for_psycopg(database)}
         line = _line(broker.bootstrap, folder, sink)
-        document = line.document(**KEYED if line.settings.write_mode == "upsert" else {})
+        changes = KEYED if line.settings.write_mode == "upsert" else {}
+        document, line.contracts.plan = line.document(**changes), line.plan(**changes)
         httpx.post(f"{registry.url}/api/v1/contracts", json=document).raise_for_status()
         chaos = Chaos(line, registry.url, jars, asked.seed)
         stopping = Event()

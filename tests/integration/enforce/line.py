@@ -199,7 +199,7 @@ class Line:
         return Ledger.parse(table.properties[LEDGER_PROPERTY])
 
     def reconcile(self) -> Reconciliation:
-        return reconcile_stream(self.settings, self.contract_id)
+        return reconcile_stream(self.settings, self.contract_id, self.contracts.current)
 
 
 def environment(line: Line, jars: Jars, registry_url: str) -> dict[str, str]:

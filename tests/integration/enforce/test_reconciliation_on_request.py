@@ -95,6 +95,7 @@ def test_a_stream_holds_while_records_keep_coming(
 ) -> None:
     line = make_line(**settings, heartbeat_seconds=0.5)  # the second request goes with a heartbeat in between
     publish(line.document(primary_key=["id"]))
+    line.contracts.plan = line.plan(primary_key=["id"])
     job = start(registry.url, [line], "--max-offsets", str(_AT_ONCE), "--trigger-seconds", "0")
     with records_coming(line):
         job.await_event("batch_published")

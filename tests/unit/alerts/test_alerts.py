@@ -130,6 +130,7 @@ def test_a_spent_budget_tells_the_webhook_what_where_and_what_to_do(
         "topic": STREAM,
         "rules": [{"code": "age-is-known", "records": 612}],
         "first_offsets": {"0": 600, "1": 400},
+        "answer": None,
         "lost": None,
         "twice": None,
         "held_back": 0,
@@ -164,7 +165,7 @@ def test_each_kind_of_news_is_told_once_and_what_is_none_is_not(
     assert (told[0]["rules"], told[0]["first_offsets"]) == ([{"code": "stay", "records": 3}], {"0": 2000})
 
 
-def test_a_reconciliation_that_finds_a_fault_is_told_with_counts_and_one_that_finds_none_is_not(
+def test_a_reconciliation_that_does_not_hold_is_told_with_its_answer_and_one_that_holds_is_not(
     gate: Callable[..., Factory], web: WebServer
 ) -> None:
     factory = gate(alert_webhook_url=SecretStr(web.url), alert_interval_seconds=0)
@@ -172,10 +173,11 @@ def test_a_reconciliation_that_finds_a_fault_is_told_with_counts_and_one_that_fi
     failed = ReconciliationResult(at=NOON, failure="the broker does not answer")
     beyond = {"written_but_not_covered": {"count": 1, "first": ["0/99841"]}}
     for told in (
-        findings(holds=True, lost=0, records={}),
+        findings(answer="holds", holds=True, lost=0, records={}),
         failed,
         findings(lost=12, twice=3),
         findings(lost=0, records=beyond),
+        findings(answer="cannot-be-proven", lost=0, records={}, unverifiable=7),
     ):
         asked = reconciliations.ask(STREAM)[0].asked
         for _ in range(2):  # a job that has not heard the answer tells it again
@@ -191,12 +193,15 @@ def test_a_reconciliation_that_finds_a_fault_is_told_with_counts_and_one_that_fi
         "topic": None,
         "rules": [],
         "first_offsets": {},
+        "answer": "lost",
         "lost": 12,
         "twice": 3,
         "held_back": 0,
         "page": PAGE,
     }
-    assert [(each["lost"], each["twice"]) for each in alerts] == [(12, 3), (0, 0)]
+    told_of = [(each["answer"], each["lost"], each["twice"]) for each in alerts]
+    assert told_of == [("lost", 12, 3), ("lost", 0, 0), ("cannot-be-proven", 0, 0)]
+    assert alerts[2]["message"].startswith("cannot be proven: no fault shows, but the fate of 7 offsets")
 
 
 def test_slack_gets_its_shape_with_its_control_characters_escaped(

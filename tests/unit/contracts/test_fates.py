@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.fates import Retained
-from contracts.ledger import BatchTotals
-from tests.ledgers import LEDGER
+from contracts.fates import Retained, Upserts
+from contracts.ledger import BatchTotals, Ledger
+from contracts.positions import Positions
+from contracts.reconciliation import Answer
+from tests import ledgers
 from tests.reconciling import reconcile
 
 SOURCE = [(0, offset) for offset in range(10)]
 
 
+def counted(**totals: int) -> Ledger:
+    """Give the ledger of ten records with these totals."""
+    assert sum(totals.values()) == len(SOURCE)
+    return ledgers.LEDGER.model_copy(update={"totals": BatchTotals(**totals)})
+
+
+LEDGER = counted(written=10)
+SOME_REFUSED = counted(written=7, quarantined=3)
+
+
 def test_all_is_well() -> None:
-    found = reconcile(LEDGER, [*SOURCE, (0, 10), (1, 4)], SOURCE[:7], SOURCE[7:])
+    found = reconcile(SOME_REFUSED, [*SOURCE, (0, 10), (1, 4)], SOURCE[:7], SOURCE[7:])
     assert (found.holds, found.lost, found.twice) == (True, 0, 0)
 
 
@@ -21,6 +33,7 @@ def test_all_is_well() -> None:
     ("written", "quarantined", "lost", "twice"),
     [
         (SOURCE[:6], SOURCE[7:], 1, 0),
+        (SOURCE[:7], SOURCE[8:], 1, 0),
         ([*SOURCE, (0, 3)], [], 0, 1),
         (SOURCE[:7], [*SOURCE[7:], (0, 9)], 0, 1),
         (SOURCE, [(0, 9)], 0, 1),
@@ -30,14 +43,15 @@ def test_all_is_well() -> None:
 def test_what_is_lost_or_twice(
     written: list[tuple[int, int]], quarantined: list[tuple[int, int]], lost: int, twice: int
 ) -> None:
-    found = reconcile(LEDGER, SOURCE, written, quarantined)
-    assert (found.holds, found.lost, found.twice) == (False, lost, twice)
+    found = reconcile(SOME_REFUSED, SOURCE, written, quarantined)
+    assert (found.answer, found.lost, found.twice) == (Answer.LOST, lost, twice)
 
 
 def test_dropped_records_are_in_no_output() -> None:
-    ledger = LEDGER.model_copy(update={"totals": BatchTotals(dropped=2)})
+    ledger = counted(written=8, dropped=2)
     assert reconcile(ledger, SOURCE, SOURCE[:8], []).holds
     assert not reconcile(ledger, SOURCE, SOURCE[:9], []).holds
+    assert reconcile(ledger, SOURCE, SOURCE[:9], []).surplus == 1
 
 
 def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> None:
@@ -56,18 +70,33 @@ def test_rows_that_no_published_batch_covers() -> None:
 
 
 def test_superseded_and_deleted_records_are_in_no_output() -> None:
-    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=5, superseded=3, deleted=2)})
-    found = reconcile(ledger, SOURCE, SOURCE[:5], [])
+    ledger = counted(written=5, superseded=3, deleted=2)
+    replaced = Upserts(replaced=Positions(SOURCE[5:]))
+    found = reconcile(ledger, SOURCE, SOURCE[:5], [], upserts=replaced)
     assert (found.holds, found.in_no_output, found.written) == (True, 5, 5)
-    assert not reconcile(ledger, SOURCE, SOURCE[:4], []).holds
+    rowless = Upserts(replaced=Positions(SOURCE[5:]), rowless=Positions(SOURCE[4:5]))
+    assert reconcile(ledger, SOURCE, SOURCE[:4], [], upserts=rowless).lost == 1
+    # Without the keys the counts fit, also when rows are others than they should be.
+    unknown = reconcile(ledger, SOURCE, SOURCE[:5], [])
+    assert (unknown.answer, unknown.unverifiable) == (Answer.UNPROVEN, 5)
+    assert reconcile(ledger, SOURCE, SOURCE[:4], []).lost == 1
+
+
+def test_a_row_that_is_older_than_its_record_is_lost_and_an_unclear_one_is_unverifiable() -> None:
+    ledger = counted(written=5, superseded=5)
+    rolled_back = Upserts(replaced=Positions(SOURCE[5:8]), unclear=Positions(SOURCE[8:9]))
+    found = reconcile(ledger, SOURCE, SOURCE[:5], [], upserts=rolled_back)
+    assert (found.answer, found.lost, found.unverifiable) == (Answer.LOST, 1, 1)
+    assert found.unaccounted == set(SOURCE[8:])
 
 
 def test_offsets_without_a_record_are_absent() -> None:
-    found = reconcile(LEDGER, SOURCE[3:], SOURCE[3:8], SOURCE[8:])
+    ledger = counted(written=5, quarantined=2, absent=3)
+    found = reconcile(ledger, SOURCE[3:], SOURCE[3:8], SOURCE[8:])
     assert (found.holds, found.absent, found.quarantined) == (True, 3, 2)
 
 
-def test_what_the_source_has_deleted_is_unverifiable_and_the_rest_is_looked_at() -> None:
+def test_rows_of_what_the_source_has_deleted_are_counted_and_the_rest_is_looked_at() -> None:
     """Rows of deleted records are no records out of thin air; their repetitions still show."""
     retained = Retained({0: 4, 1: 0})
     found = reconcile(LEDGER, SOURCE[4:], SOURCE, [], retained)
@@ -75,13 +104,16 @@ def test_what_the_source_has_deleted_is_unverifiable_and_the_rest_is_looked_at()
     assert reconcile(LEDGER, SOURCE[4:], SOURCE[:9], [], retained).lost == 1
     assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 1)], [], retained).twice == 1
     assert reconcile(LEDGER, SOURCE[4:], [*SOURCE, (0, 10)], [], retained).beyond == {(0, 10)}
+    # Somebody may have deleted them, as old as they are.
+    missing = reconcile(LEDGER, SOURCE[4:], SOURCE[2:], [], retained)
+    assert (missing.answer, missing.lost, missing.unverifiable) == (Answer.UNPROVEN, 0, 2)
 
 
 def test_what_the_quarantine_topic_has_forgotten_is_unverifiable() -> None:
-    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=6, quarantined=4)})
+    ledger = counted(written=6, quarantined=4)
     trimmed = Retained(is_quarantine_whole=False)
     found = reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:], trimmed)
-    assert (found.holds, found.forgotten, found.unverifiable) == (True, 2, 2)
+    assert (found.answer, found.forgotten, found.unverifiable) == (Answer.UNPROVEN, 2, 2)
     assert reconcile(ledger, SOURCE, SOURCE[:5], SOURCE[8:], trimmed).lost == 1
     assert reconcile(ledger, SOURCE, SOURCE[:6], SOURCE[8:]).lost == 2
 
@@ -104,7 +136,7 @@ def test_what_a_later_ledger_covers_came_meanwhile_and_is_looked_at_for_repetiti
 
 def test_a_row_whose_record_was_compacted_since_is_unverifiable() -> None:
     """Three offsets are without a record now, and one was when they were judged."""
-    ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, dropped=1, absent=1)})
+    ledger = counted(written=8, dropped=1, absent=1)
     compacted = Retained(is_source_compacted=True)
     found = reconcile(ledger, SOURCE[3:], SOURCE[1:9], [], compacted)
     assert (found.holds, found.compacted, found.absent, found.beyond) == (True, 2, 1, set())

@@ -16,8 +16,8 @@ _RECONCILE_50_MILLION = """
 import numpy as np
 import pyarrow as pa
 
-from contracts.fates import reconcile
-from contracts.ledger import Ledger
+from contracts.fates import Written, reconcile
+from contracts.ledger import BatchTotals, Ledger
 from contracts.positions import Sightings
 
 PARTITIONS, EACH, CHUNK = 4, 12_500_000, 125_000
@@ -37,12 +37,13 @@ def read():
 ledger = Ledger(
     name="s@x", stream="s", topic="t", topic_id="id", epoch=1, n=1, begin=dict.fromkeys(range(PARTITIONS), 0),
     end=dict.fromkeys(range(PARTITIONS), EACH), scan_from={}, slots=1,
+    totals=BatchTotals(written=PARTITIONS * EACH),
 )
 Sightings().add_arrays(pa.array([0]), pa.array([0]))
 before = peak()
 source, written = read().seen, read()
-all_there = reconcile(ledger, source, written, Sightings())
-nothing_there = reconcile(ledger, source, Sightings(), Sightings())
+all_there = reconcile(ledger, source, Written(written), Sightings())
+nothing_there = reconcile(ledger, source, Written(Sightings()), Sightings())
 print(all_there.holds, all_there.written, nothing_there.lost, nothing_there.unaccounted.first(1), peak() - before)
 """
 _MOST_BYTES = 64 << 20

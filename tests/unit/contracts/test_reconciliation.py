@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from contracts.reconciliation import Findings, HeartbeatAnswer, NamedRecords, ReconciliationResult
+from contracts.reconciliation import Answer, Findings, HeartbeatAnswer, NamedRecords, ReconciliationResult
 
 FINDINGS = {
     "stream": "s",
@@ -30,15 +30,43 @@ AT = "2026-07-01T12:00:00Z"
     ("changes", "verdict"),
     [
         ({}, "every offset has one fate"),
-        ({"unverifiable": 1}, "every offset that can still be looked at has one fate"),
         (
-            {"holds": False, "lost": 1200, "twice": 1},
+            {"holds": False, "answer": "cannot-be-proven", "unverifiable": 1200},
+            "cannot be proven: no fault shows, but the fate of 1,200 offsets cannot be shown; docs/operator.md says why",
+        ),
+        (
+            {"holds": False, "answer": "lost", "lost": 1200, "twice": 1},
             "lost 1,200, twice 1: stop the stream, keep the topics, and ask who wrote",
+        ),
+        (
+            {"holds": False, "answer": "lost", "surplus": 3},
+            "3 records more in the outputs than the ledger counts: stop the stream, keep the topics, and ask who wrote",
         ),
     ],
 )
 def test_the_verdict_says_what_holds(changes: dict[str, object], verdict: str) -> None:
     assert Findings.model_validate({**FINDINGS, **changes}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({}, Answer.HOLDS),
+        ({"unverifiable": 1}, Answer.UNPROVEN),
+        ({"holds": False, "lost": 2}, Answer.LOST),
+        ({"holds": False, "unverifiable": 1}, Answer.LOST),
+    ],
+)
+def test_findings_of_a_version_without_answers_are_read(changes: dict[str, object], answer: Answer) -> None:
+    """It said that a stream holds also when it could not know."""
+    found = Findings.model_validate({**FINDINGS, **changes})
+    assert (found.answer, found.holds) == (answer, answer is Answer.HOLDS)
+    assert Findings.model_validate_json(found.model_dump_json()) == found
+
+
+def test_findings_do_not_contradict_themselves() -> None:
+    with pytest.raises(ValidationError, match="contradict"):
+        Findings.model_validate({**FINDINGS, "answer": "cannot-be-proven"})
 
 
 @pytest.mark.parametrize("fields", [{}, {"findings": FINDINGS, "failure": "why"}])

@@ -151,11 +151,12 @@ def test_what_the_last_reconciliation_found_stays_until_another_finds_something(
         found = samples(client.get("/metrics").text)
         return {key: value for key, value in found.items() if "reconciliation" in key[0]}
 
-    def metrics(lost: int, doubled: int, holds: int, minute: int) -> Samples:
+    def metrics(lost: int, doubled: int, holds: float, minute: int, unverifiable: int = 0) -> Samples:
         return {
             ("tidegate_reconciliation_lost_records", STREAM): lost,
             ("tidegate_reconciliation_doubled_records", STREAM): doubled,
             ("tidegate_reconciliation_holds", STREAM): holds,
+            ("tidegate_reconciliation_unverifiable_offsets", STREAM): unverifiable,
             ("tidegate_last_reconciliation_timestamp_seconds", STREAM): NOON.timestamp() + 60 * minute,
         }
 
@@ -164,8 +165,11 @@ def test_what_the_last_reconciliation_found_stays_until_another_finds_something(
     assert metrics_after(findings=fault) == metrics(4, 2, 0, 0)
     assert metrics_after(failure="the broker does not answer") == metrics(4, 2, 0, 0)
     factory.report_book().record(STREAM, make_report())
-    fine = {**fault, "holds": True, "lost": 0, "twice": 0}
+    fine = {**fault, "answer": "holds", "holds": True, "lost": 0, "twice": 0}
     assert metrics_after(findings=fine, at=NOON + timedelta(minutes=1)) == metrics(0, 0, 1, 1)
+    # Neither an alert on 0 fires, nor does it look as if it held.
+    unproven = {**fine, "answer": "cannot-be-proven", "holds": False, "unverifiable": 7}
+    assert metrics_after(findings=unproven, at=NOON + timedelta(minutes=2)) == metrics(0, 0, 0.5, 2, 7)
 
 
 def test_the_number_of_series_is_bounded_and_no_counter_falls(

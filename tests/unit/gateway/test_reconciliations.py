@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import orjson
 import pytest
+from sqlalchemy import text
 
 from contracts.errors import ConflictError, NotFoundError
 from contracts.reconciliation import ReconciliationResult
@@ -48,7 +49,7 @@ def result(**changes: Any) -> ReconciliationResult:
 
 
 def fine(**changes: Any) -> ReconciliationResult:
-    return result(holds=True, lost=0, records={}, **changes)
+    return result(**{"answer": "holds", "holds": True, "lost": 0, "records": {}, **changes})
 
 
 def actions(factory: Factory) -> list[str]:
@@ -156,7 +157,11 @@ def test_the_page_shows_what_was_found(client: Any, reconciliations: Reconciliat
         return text
 
     assert "Every offset has one fate" in page_after(fine())
-    assert "Every offset that can still be looked at has one fate" in page_after(fine(unverifiable=3))
+    unproven = page_after(fine(answer="cannot-be-proven", holds=False, unverifiable=3))
+    assert "It cannot be proven that every offset has one fate" in unproven
+    assert "Of 3 offsets it cannot be shown" in unproven
+    assert 'class="state silent"' in unproven
+    assert 'class="state clear"' not in unproven
     lost = page_after(result())
     assert "1 record is lost" in lost
     assert "0/4711" in lost
@@ -169,6 +174,20 @@ def test_the_page_shows_what_was_found(client: Any, reconciliations: Reconciliat
     assert "Outputs and ledger do not agree" in beyond
     failed = page_after(ReconciliationResult(at=NOON, failure="the broker does not <answer>"))
     assert "It could not be told: the broker does not &lt;answer&gt;" in failed
-    assert (
-        failed.count("Every offset that can still be looked at has one fate") == 1
-    )  # among the earlier ones
+    assert failed.count("It cannot be proven that every offset has one fate") == 1  # among the earlier ones
+
+
+def test_what_a_version_without_answers_has_stored_is_shown_as_what_it_could_know(
+    client: Any, factory: Factory, reconciliations: Reconciliations
+) -> None:
+    """It said that a stream holds also when offsets were unverifiable."""
+    asked = reconciliations.ask(STREAM)[0].asked
+    stored = copy.deepcopy(RESULT)
+    del stored["findings"]["answer"], stored["findings"]["surplus"]
+    stored["findings"] |= {"holds": True, "lost": 0, "unverifiable": 3, "records": {}}
+    update = text("UPDATE stream_reconciliations SET result = :result WHERE id = :id")
+    with factory.database._engine.begin() as connection:
+        connection.execute(update, {"result": orjson.dumps(stored).decode(), "id": str(asked.id)})
+    page = client.get(PAGE).text
+    assert "It cannot be proven that every offset has one fate" in page
+    assert client.get(PATH).json()["reconciliations"][0]["result"]["findings"]["answer"] == "cannot-be-proven"

@@ -8,6 +8,9 @@ import sys
 import pytest
 
 from contracts.errors import SettingsError
+from contracts.reconciliation import Answer
+from gateway.cli.exits import ExitCode
+from spark_jobs import cli
 from spark_jobs.cli import enforce
 
 
@@ -28,3 +31,13 @@ def test_a_setting_that_cannot_work_is_named() -> None:
         SettingsError, match="sink: Input should be 'iceberg', 'delta', 'postgresql' or 'kafka'"
     ):
         enforce(["s"], bootstrap_servers="b:1", registry="http://r", sink="paper")
+
+
+def test_each_answer_of_reconcile_ends_with_a_code_of_its_own() -> None:
+    """The third is neither success nor a finding."""
+    assert cli._EXIT_CODES == {
+        Answer.HOLDS: ExitCode.OK,
+        Answer.LOST: ExitCode.FINDINGS,
+        Answer.UNPROVEN: ExitCode.UNPROVEN,
+    }
+    assert sorted(cli._EXIT_CODES.values()) == [0, 1, 6]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from contracts.fates import Reconciliation
 from contracts.positions import Positions
+from contracts.reconciliation import Answer, FaultyRecords
 from spark_jobs.reconcile_report import as_findings, as_text, json_text
 from tests import ledgers
 
@@ -41,7 +42,7 @@ def test_what_holds_names_no_record() -> None:
 
 def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
     lost = Positions({(0, 10), (0, 9), (1, 0)})
-    found = replace(FINE, unaccounted=lost, in_both=Positions({(2, 5)}), beyond=Positions({(0, 99)}))
+    found = replace(FINE, lost=2, unaccounted=lost, in_both=Positions({(2, 5)}), beyond=Positions({(0, 99)}))
     findings = as_findings(found, 2)
     assert json.loads(json_text(findings))["records"] == {
         "in_no_output": {"count": 3, "first": ["0/9", "0/10"]},
@@ -53,7 +54,11 @@ def test_records_of_no_fate_or_two_are_named_in_their_order() -> None:
     assert text.endswith("s: lost 2, twice 1: stop the stream, keep the topics, and ask who wrote")
 
 
-def test_what_is_past_retention_is_said_to_be_unverifiable() -> None:
-    text = as_text(as_findings(replace(FINE, past_retention=39, compacted=1, forgotten=2), 20))
+def test_what_cannot_be_proven_is_not_said_to_hold() -> None:
+    found = as_findings(replace(FINE, past_retention=39, forgotten=2, unverifiable=42), 20)
+    assert (found.answer, found.holds, found.records) == (Answer.UNPROVEN, False, FaultyRecords())
+    text = as_text(found)
     assert "            42  unverifiable\n" in text
-    assert text.endswith("s: every offset that can still be looked at has one fate")
+    assert text.endswith(
+        "s: cannot be proven: no fault shows, but the fate of 42 offsets cannot be shown; docs/operator.md says why"
+    )

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from contracts.reconciliation import ReconciliationResult
 from gateway.factory import Factory
+from spark_jobs.reconcile_process import plan_line, read_plan
 from spark_jobs.reconciler import COMMAND, Reconciler, child_environment, read_result
 from spark_jobs.settings import JobSettings, SinkSettings
 from tests.unit.spark_jobs.test_control import CuttableLine, control_over
@@ -195,3 +196,19 @@ def test_what_is_no_result_is_a_failure(told: bytes, status: int, failure: str) 
 def test_what_a_library_writes_before_the_result_is_passed_over() -> None:
     line = ReconciliationResult.model_validate({"at": "2026-07-01T12:00:00Z", "failure": "x"})
     assert read_result(f"warning: ...\n{line.model_dump_json()}\n".encode(), 0) == line
+
+
+def test_the_contract_of_a_stream_goes_to_the_process_by_a_pipe(
+    reconciler: Reconciler, factory: Factory, make_contract: MakeContract, line: CuttableLine
+) -> None:
+    """Only a contract with a primary key, which rows are told apart by; a registry that is away is no failure."""
+    assert reconciler._plan(STREAM) is None
+    assert read_plan(plan_line(None)) is None
+    factory.registry().publish(make_contract(version="9.0.0", primary_key=["admission_id"]), "contract.json")
+    plan = reconciler._plan(STREAM)
+    assert plan is not None
+    told = read_plan(plan_line(plan))
+    assert told is not None
+    assert (told.fingerprint, told.contract.primary_key) == (plan.fingerprint, ("admission_id",))
+    line.is_cut = True
+    assert reconciler._plan(STREAM) is None
