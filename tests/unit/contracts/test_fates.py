@@ -57,7 +57,7 @@ def test_dropped_records_are_in_no_output() -> None:
 def test_what_an_adoption_gave_up_is_unverifiable_and_hides_no_other_loss() -> None:
     ledger = LEDGER.model_copy(update={"totals": BatchTotals(written=8, unproven=2)})
     found = reconcile(ledger, SOURCE, SOURCE[:8], [])
-    assert (found.holds, found.lost, found.unverifiable) == (True, 0, 2)
+    assert (found.answer, found.lost, found.unverifiable) == (Answer.UNPROVEN, 0, 2)
     found = reconcile(ledger, SOURCE, SOURCE[:7], [])
     assert (found.holds, found.lost, found.unverifiable) == (False, 1, 2)
 
