@@ -65,6 +65,16 @@ class ExpectationResult(BaseModel):
     )
 
 
+class TableSize(BaseModel):
+    """Figures of a table whose commits take longer the larger they are. None where they are unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshots: Count
+    metadata_bytes: Count | None = Field(default=None, description="Size of the metadata file.")
+    data_files: Count | None = None
+
+
 class BatchReport(BaseModel):
     """One committed batch of one stream.
 
@@ -105,6 +115,9 @@ class BatchReport(BaseModel):
         default_factory=dict,
         max_length=MOST_STEPS,
         description="Milliseconds by step: judge, quarantine, stage, publish.",
+    )
+    table: TableSize | None = Field(
+        default=None, description="Size of the table when it was last maintained; null where there is none."
     )
 
     @model_validator(mode="after")

@@ -51,7 +51,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
         Path | None, typer.Option(help="Directory of Spark's checkpoints.", envvar="TIDEGATE_CHECKPOINTS")
     ] = None,
     trigger_seconds: Annotated[
-        float | None, typer.Option(help="Pause between looks for new records.")
+        float | None, typer.Option(help="Most seconds between batches that are not full (5; kafka 0.5).")
     ] = None,
     max_offsets: Annotated[int | None, typer.Option(help="Most offsets in one batch.")] = None,
     max_batch_bytes: Annotated[

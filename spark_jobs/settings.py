@@ -10,6 +10,9 @@ from pydantic_settings import SettingsConfigDict
 
 from contracts.kafka_connection import KafkaConnection, KafkaSettings
 
+_TABLE_SECONDS = 5.0
+_TOPIC_SECONDS = 0.5
+
 MergeMode = Literal["copy-on-write", "merge-on-read"]
 
 
@@ -102,7 +105,11 @@ class JobSettings(RegistrySettings):
         default="copy-on-write",
         description="How Iceberg and Delta upsert: rewrite the files of changed rows, or note which rows are gone.",
     )
-    trigger_seconds: float = Field(default=0.5, ge=0, description="Pause between looks for new records.")
+    trigger_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        description="Most seconds between batches that are not full; left out, 5 for a table and 0.5 for a topic.",
+    )
     max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
     max_batch_bytes: int = Field(
         default=256 * 1024 * 1024,
@@ -117,6 +124,23 @@ class JobSettings(RegistrySettings):
         default=100,
         ge=0,
         description="On every so many batches Great Expectations judges too what is judged without it; 0: never.",
+    )
+    snapshot_expiry: bool = Field(
+        default=True, description="Expire the snapshots that the stream has written to its Iceberg table."
+    )
+    snapshots_kept: int = Field(
+        default=500, ge=1, description="Most snapshots of the stream that stay, the newest."
+    )
+    snapshot_age_seconds: float = Field(
+        default=5 * 24 * 3600.0, gt=0, description="Age at which a snapshot of the stream is expired."
+    )
+    snapshot_protected_seconds: float = Field(
+        default=600.0,
+        ge=0,
+        description="Age up to which no snapshot is expired: longer than any reader or attempt needs one.",
+    )
+    maintenance_seconds: float = Field(
+        default=300.0, gt=0, description="Pause between rounds of expiry and of measuring the table."
     )
     quarantine_slots: int = Field(
         default=1, ge=1, le=64, description="Transactional producers of the quarantine topic (Iceberg sink)."
@@ -143,6 +167,13 @@ class JobSettings(RegistrySettings):
     heartbeat_seconds: float = Field(
         default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
     )
+
+    @property
+    def batch_seconds(self) -> float:
+        """Most seconds between batches that are not full: each commit to a table costs a snapshot and a file or more."""
+        if self.trigger_seconds is not None:
+            return self.trigger_seconds
+        return _TOPIC_SECONDS if self.sink == "kafka" else _TABLE_SECONDS
 
     @model_validator(mode="after")
     def _can_upsert(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from contracts.errors import Unavailable
 from contracts.ledger import Vector
@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
 
 
+LOOK_SECONDS: Final = 0.5
+"""Most seconds between two looks for new records."""
+
+
 def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Vector) -> DataFrame:
     """Read `topic` from `start`, which names every partition that the topic has now.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
     options = {
+        **_paced(settings),
         **_options(settings, topic),
         "subscribe": topic,
         "startingOffsets": _offsets(topic, start),
@@ -59,6 +64,19 @@ def _options(settings: JobSettings, topic: str) -> dict[str, str]:
         "kafka.max.poll.records": "20000",
         "kafka.max.partition.fetch.bytes": str(4 * 1024 * 1024),
         "groupIdPrefix": f"tidegate-{topic}",
+    }
+
+
+def _paced(settings: JobSettings) -> dict[str, str]:
+    """Return the options that let a batch wait for more records, unless a full one is there.
+
+    A longer trigger would let every batch wait, those of a backlog too.
+    """
+    if settings.available_now or settings.batch_seconds <= LOOK_SECONDS:
+        return {}
+    return {
+        "minOffsetsPerTrigger": str(settings.max_offsets),
+        "maxTriggerDelay": f"{round(settings.batch_seconds * 1000)}ms",
     }
 
 

@@ -40,7 +40,7 @@ from spark_jobs.settings import JobSettings
 from spark_jobs.shadow_source import NoShadows, Shadows
 from spark_jobs.sinks.opening import open_sink
 from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
-from spark_jobs.source import BatchOffsets, read_range, read_topic
+from spark_jobs.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
 from spark_jobs.source_topic import find_source, require_same, resume
 from spark_jobs.steps import Step, StepObserver, Stopwatch
 from spark_jobs.topics import Topics
@@ -206,7 +206,8 @@ class StreamAttempt:
         )
         if settings.available_now:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{round(settings.trigger_seconds * 1000)} milliseconds").start()
+        pause = min(settings.batch_seconds, LOOK_SECONDS)
+        return writer.trigger(processingTime=f"{round(pause * 1000)} milliseconds").start()
 
     def _stop(self, query: StreamingQuery) -> None:
         """End the query between two batches: waits for those in hand, and lets none begin."""
@@ -377,6 +378,7 @@ class StreamAttempt:
             end=batch.end,
             lag_records=self._lag(batch.end),
             timings_ms=batch.watch.milliseconds,
+            table=self._sink.table_size,
         )
         self._told_offsets.publish(self._source.name, ledger.end)
         self._job.reporter.report(report)

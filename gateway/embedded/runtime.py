@@ -175,6 +175,7 @@ class Runtime:
             ),
             *("--sink", self._options.sink, "--warehouse", str(self._state.warehouse)),
             *("--checkpoints", str(self._state.checkpoints), "--ready-file", str(self._state.ready_file)),
+            *("--trigger-seconds", "0.5"),  # somebody is watching
             *options,
         ]
         # Spark would look up the host's own name, which fails on many a laptop, and listen where others can reach it.

@@ -72,14 +72,15 @@ def read_ledger(location: str, snapshot: Any, jvm: Any) -> Ledger | None:
                 actions = [json.loads(line) for line in file.read().splitlines()]
         except FileNotFoundError:
             break  # cleaned up: a checkpoint has it
-        if (found := _in_commit(actions)) is not None:
+        if (found := ledger_in_commit(actions)) is not None:
             return found
         if version == 0:
             return None
     return _in_state(location, snapshot, jvm)
 
 
-def _in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
+def ledger_in_commit(actions: Sequence[dict[str, Any]]) -> Ledger | None:
+    """Return the ledger that a commit of the log has moved, in the domain or as the data of a merge."""
     by_kind = {kind: action for each in actions for kind, action in each.items() if kind != "domainMetadata"}
     for each in actions:
         domain = each.get("domainMetadata")

@@ -20,9 +20,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
-from py4j.protocol import Py4JError
 from pyiceberg.io import load_file_io
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
@@ -34,9 +32,11 @@ from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
 from spark_jobs.settings import MergeMode
 from spark_jobs.sightings import rows_of, sightings
+from spark_jobs.sinks.delta_history import require_unrestored
 from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
+from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
 from spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -126,8 +126,8 @@ class DeltaTable:
             try:
                 transaction.updateMetadata(self._action(changed), False)
                 transaction.commit(self._actions([]), self._operation("tidegate: columns"))
-            except (Py4JError, PySparkException) as error:
-                log.info("table_changed_meanwhile", table=self.name, error=_first_line(error))
+            except JAVA_ERRORS as error:
+                log.info("table_changed_meanwhile", table=self.name, error=first_line(error))
             else:
                 return
         raise Unavailable(f"{self.name}: others kept changing the table while its columns were made")
@@ -169,17 +169,22 @@ class DeltaTable:
         """Say what the table asks of its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
-    def stage(self, files: Sequence[str]) -> str:
+    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the log's commit says it
         """Nothing to do: a file that no commit names is not there."""
         return json.dumps(list(files))
 
-    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+    def publish(
+        self, mark: str, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False
+    ) -> Ledger | None:
         """Commit staged files and move the ledger to `new` if, and only if, it is still `held`.
 
         None when somebody else has changed the table's definition meanwhile: to be tried again. Raises Fenced when the
-        ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
+        ledger is no longer `held`, Unavailable when the commit failed and nothing moved, StreamStopped when the table was
+        restored to before `held`.
         """
         files = json.loads(mark)
+        if held is not None and not is_rebuilt:
+            require_unrestored(self._location, self._snapshot().version(), held)
         if files and self._merge is not None and held is not None:
             return self._publish_merged(self._merge, files, held, new)
         return self._publish_added([self._added(name) for name in files], held, new)
@@ -193,7 +198,7 @@ class DeltaTable:
         failure: Exception | None = None
         try:
             merge.commit(files, told)
-        except (Py4JError, PySparkException) as error:
+        except JAVA_ERRORS as error:
             failure = error
         found = self.read()
         if found is None or (found.epoch, found.n, found.instance) != (new.epoch, new.n, new.instance):
@@ -216,7 +221,7 @@ class DeltaTable:
         actions = [*added, {"txn": version}, {"domainMetadata": changes}]
         try:
             transaction.commit(self._actions(actions), self._operation(new.text))
-        except (Py4JError, PySparkException) as error:
+        except JAVA_ERRORS as error:
             # The outcome may be unknown; the ledger says what it was.
             if self.read() == new:
                 return new
@@ -227,8 +232,15 @@ class DeltaTable:
 
     def _require_overtaken(self, error: Exception | None) -> None:
         """Raise Unavailable unless a commit failed because somebody else has changed the table: then another may do."""
-        if error is not None and "Concurrent" not in _kind(error) and "MetadataChanged" not in _kind(error):
-            raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
+        if (
+            error is not None
+            and "Concurrent" not in java_class(error)
+            and "MetadataChanged" not in java_class(error)
+        ):
+            raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
+
+    def maintain(self, *, beyond: int = 0) -> None:
+        """Nothing to do: Delta cleans its log up at each checkpoint."""
 
     def tidy(self, files: Sequence[str]) -> None:
         """Delete published files whose rows were merged; else the files themselves are the table's."""
@@ -380,13 +392,3 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def _kind(error: Exception) -> str:
-    """Name the Java class of what was thrown, which pyspark may have wrapped."""
-    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    return str(java.getClass().getName()) if java is not None else type(error).__name__
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "java_exception", error)).partition("\n")[0]

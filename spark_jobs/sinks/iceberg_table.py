@@ -14,8 +14,6 @@ from uuid import uuid4
 
 import pyarrow as pa
 import structlog
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -30,6 +28,7 @@ from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
 from contracts.positions import Sightings
+from contracts.report import TableSize
 from contracts.table_limits import NO_LIMITS, TableLimits
 from spark_jobs.data_files import DELETED, FileTarget
 from spark_jobs.judge import column_types
@@ -37,6 +36,9 @@ from spark_jobs.session import CATALOG
 from spark_jobs.settings import MergeMode
 from spark_jobs.sightings import rows_of, sightings
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
+from spark_jobs.sinks.iceberg_expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
+from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED, TableHistory, position_summary
+from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
 from spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
@@ -55,14 +57,13 @@ log = structlog.get_logger()
 LEDGER_PROPERTY = "tidegate.ledger"
 BRANCH = "tidegate"
 MAIN = "main"
-_MARK = "tidegate.staged"
-"""Key in a snapshot's summary: instances share the branch, so each must know what it staged itself."""
 _TOMBSTONES = "tidegate.tombstones"
 """The same, of merged snapshots: how many of the staged records were tombstones."""
-_FAILED = (Py4JError, PySparkException)
-"""What Iceberg raises in the JVM: PySpark makes its own errors of the common ones."""
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
+_COMMIT_ATTEMPTS = 10
+_FOREVER_MS = 2**63 - 1
+"""Age of a tag that no expiry takes away, whatever `history.expire.max-ref-age-ms` of the table says."""
 
 PROVENANCE = StructType(
     [
@@ -112,7 +113,13 @@ class LedgerTable:
 
     kind = "iceberg"
 
-    def __init__(self, spark: SparkSession, name: str, merge_mode: MergeMode | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        merge_mode: MergeMode | None = None,
+        retention: SnapshotRetention = DEFAULT_RETENTION,
+    ) -> None:
         """Open a table; with a merge mode its rows are merged on the contract's primary key, else appended."""
         self.name = name
         self._merge_mode = merge_mode
@@ -123,6 +130,8 @@ class LedgerTable:
         jvm = spark._jvm  # noqa: SLF001 - Iceberg's commits have no Python face
         assert jvm is not None  # noqa: S101 - narrows for the type checker
         self._iceberg = jvm.org.apache.iceberg
+        self._history = TableHistory(spark, name, self._quoted)
+        self._expiry = SnapshotExpiry(spark, name, self._quoted, retention)
 
     def ensure(self, plan: EnforcementPlan) -> None:
         """Create the table, or give it the contract's columns. What the contract no longer has stays, and is null.
@@ -180,7 +189,7 @@ class LedgerTable:
     def _ensure_namespace(self, namespace: str) -> None:
         try:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
-        except _FAILED:
+        except JAVA_ERRORS:
             # Spark looks before it creates; of two streams that start at once, the catalog fails the later one.
             if not self._spark.catalog.databaseExists(namespace):
                 raise
@@ -228,28 +237,31 @@ class LedgerTable:
         """Say what the table asks of its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
-    def stage(self, files: Sequence[str]) -> str:
-        """Append or merge data files to the branch, on top of what `main` holds now; gives the mark of the staged snapshot.
+    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
+        """Append or merge data files to the branch, on top of what `main` holds now; return the mark of the staged snapshot.
 
-        Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
+        The snapshot's summary says where the ledger `at` stands, as far as that is known before it is published. Without files an empty snapshot is staged, so that every commit moves `main`: a REST catalog asserts only that,
         and a change of properties alone would be no compare-and-set there.
         """
         self._align_branch()
         mark = uuid4().hex
+        summary = {STAGED: mark, **(position_summary(at) if at is not None else {})}
         table = self._load()
         if files and self._merging is not None:
-            self._stage_merged(self._merging, files, mark)
+            self._stage_merged(self._merging, files, summary)
             return mark
         if files and _arranges(table):
-            self._stage_arranged(files, mark)
+            self._stage_arranged(files, summary)
             return mark
         append = table.newAppend() if files else table.newFastAppend()
         for name in files:
             append.appendFile(self._described(table, name))
+        for key, value in summary.items():
+            append.set(key, value)
         try:
-            append.toBranch(BRANCH).set(_MARK, mark).commit()
-        except _FAILED as error:
-            raise Unavailable(f"{self.name}: nothing could be staged: {_first_line(error)}") from error
+            append.toBranch(BRANCH).commit()
+        except JAVA_ERRORS as error:
+            raise Unavailable(f"{self.name}: nothing could be staged: {first_line(error)}") from error
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
@@ -263,8 +275,8 @@ class LedgerTable:
         for name in files:
             try:
                 io.deleteFile(name)
-            except _FAILED as error:
-                log.warning("data_file_left", file=name, error=_first_line(error))
+            except JAVA_ERRORS as error:
+                log.warning("data_file_left", file=name, error=first_line(error))
 
     def _described(self, table: Any, name: str) -> Any:
         """Describe a data file as the table's metadata wants it, with the bounds of its columns."""
@@ -275,59 +287,86 @@ class LedgerTable:
         builder = self._iceberg.DataFiles.builder(table.spec()).withInputFile(file)
         return builder.withFormat("PARQUET").withMetrics(metrics).build()
 
-    def _stage_arranged(self, files: Sequence[str], mark: str) -> None:
+    def _stage_arranged(self, files: Sequence[str], summary: dict[str, str]) -> None:
         """Append the rows of the files as a partitioned or sorted table wants them: Spark arranges them anew."""
         wanted = self._spark.table(self._quoted).schema
         rows = self._spark.read.schema(wanted).parquet(*files)
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
-        to.option(f"snapshot-property.{_MARK}", mark).append()
+        to.options(**{f"snapshot-property.{key}": value for key, value in summary.items()}).append()
 
-    def _stage_merged(self, merging: Merging, files: Sequence[str], mark: str) -> None:
+    def _stage_merged(self, merging: Merging, files: Sequence[str], summary: dict[str, str]) -> None:
         """Merge the rows of the files on the branch, in one snapshot."""
         # A session of its own: MERGE has no options, and takes the properties of its snapshot from the session.
         session = self._merge_session = self._merge_session or self._spark.newSession()
         wanted = session.table(self._quoted).schema.add(DELETED, BooleanType())
         merging.newest(session.read.schema(wanted).parquet(*files)).createOrReplaceTempView("staged")
         properties = {str(key): str(value) for key, value in dict(self._load().io().properties()).items()}
-        session.conf.set(f"{_SNAPSHOT_PROPERTY}.{_MARK}", mark)
-        session.conf.set(f"{_SNAPSHOT_PROPERTY}.{_TOMBSTONES}", str(count_tombstones(files, properties)))
+        told = {**summary, _TOMBSTONES: str(count_tombstones(files, properties))}
+        for key, value in told.items():
+            session.conf.set(f"{_SNAPSHOT_PROPERTY}.{key}", value)
         session.sql(merging.statement(f"{self._quoted}.`branch_{BRANCH}`", "staged"))
 
-    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+    def publish(
+        self, mark: str, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False
+    ) -> Ledger | None:
         """Move `main` to the staged snapshot and the ledger to `new` if, and only if, the ledger is still `held`.
 
         None when `main` has moved since it was staged (compaction, somebody's append), or when the branch no longer
         holds the snapshot of that mark (a fenced instance staged there last): stage again. Of merged rows the ledger's
         totals say what became of each.
-        Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
+        Raises Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved,
+        StreamStopped when `main` does not contain what `held` was published with, unless the ledger `is_rebuilt`.
         """
         operations = self._operations()
-        base = operations.refresh()
-        self._require_held(base, held)
-        staged = base.snapshot(base.ref(BRANCH).snapshotId())
-        head = base.currentSnapshot()
-        is_on_top = staged.parentId() == (head.snapshotId() if head is not None else None)
-        if not is_on_top or staged.summary().get(_MARK) != mark:
-            return None
-        landed = new
-        if self._merging is not None and held is not None:
-            landed = _with_outcome(new, held, dict(staged.summary()))
+        for _ in range(_COMMIT_ATTEMPTS):
+            base = operations.refresh()
+            self._require_held(base, held)
+            if held is not None and not is_rebuilt:
+                self._history.require_published(base, held)
+            staged = _staged_on_head(base, mark)
+            if staged is None:
+                return None
+            landed = new
+            if self._merging is not None and held is not None:
+                landed = _with_outcome(new, held, dict(staged.summary()))
+            if self._commit(operations, base, staged, held, landed):
+                return landed
+        raise Unavailable(f"{self.name}: other commits kept changing the table's metadata during the commit")
+
+    def _commit(self, operations: Any, base: Any, staged: Any, held: Ledger | None, landed: Ledger) -> bool:
+        """Move `main`, the tag and the ledger in one commit; False when another commit has changed the metadata first.
+
+        Most often that is an expiry, which moves nothing: then the staged snapshot is still good.
+        """
+        tag = self._iceberg.SnapshotRef.tagBuilder(staged.snapshotId()).maxRefAgeMs(_FOREVER_MS).build()
         changed = (
             self._iceberg.TableMetadata.buildFrom(base)
             .setBranchSnapshot(staged.snapshotId(), MAIN)
+            .setRef(PUBLISHED_TAG, tag)
             .setProperties({LEDGER_PROPERTY: landed.text})
             .build()
         )
         try:
             operations.commit(base, changed)
-        except _FAILED as error:
+        except JAVA_ERRORS as error:
             # The outcome may be unknown; the ledger says what it was.
             base = operations.refresh()
             if base.property(LEDGER_PROPERTY, None) == landed.text:
-                return landed
+                return True
             self._require_held(base, held)
-            raise Unavailable(f"{self.name}: the commit failed: {_first_line(error)}") from error
-        return landed
+            if java_class(error).endswith(".CommitFailedException"):
+                return False
+            raise Unavailable(f"{self.name}: the commit failed: {first_line(error)}") from error
+        return True
+
+    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+        """Expire the stream's old snapshots of a table that has more than `beyond`; return its size.
+
+        None when there is no table yet. Raises Unavailable.
+        """
+        if not self._spark.catalog.tableExists(self._quoted):
+            return None
+        return self._expiry.run(self._load(), beyond)
 
     def _require_held(self, metadata: Any, held: Ledger | None) -> None:
         found = metadata.property(LEDGER_PROPERTY, None)
@@ -354,6 +393,16 @@ class LedgerTable:
 
     def _operations(self) -> Any:
         return self._load().operations()
+
+
+def _staged_on_head(metadata: Any, mark: str) -> Any | None:
+    """Return the snapshot of a mark if the branch holds it and it stands on the head of `main`."""
+    branch, head = metadata.ref(BRANCH), metadata.currentSnapshot()
+    staged = metadata.snapshot(branch.snapshotId()) if branch is not None else None
+    if staged is None or staged.summary().get(STAGED) != mark:
+        return None
+    is_on_top = staged.parentId() == (head.snapshotId() if head is not None else None)
+    return staged if is_on_top else None
 
 
 def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
@@ -393,7 +442,3 @@ def _with_ids(field: pa.Field, identity: int, ids: dict[str, int], prefix: str =
 
 def _definition(field: StructField) -> str:
     return f"`{field.name}` {field.dataType.simpleString()}"
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "java_exception", error)).partition("\n")[0]

@@ -131,6 +131,10 @@ class KafkaSink:
                 what = f"records of ledger {self._ledger_name}"
                 raise unclaimed_history(start.plan.contract.id, topic, what)
 
+    @property
+    def table_size(self) -> None:
+        """None: a topic is no table."""
+
     def is_held(self) -> bool:
         """Return whether the ledger is still the one that this instance has claimed, or read before its claim.
 

@@ -8,6 +8,7 @@ from contracts.errors import Unavailable
 from contracts.output_topics import accepted_topic, quarantine_topic
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
+from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.kafka import KafkaSink
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
@@ -36,13 +37,22 @@ def open_store(spark: SparkSession, settings: JobSettings, contract_id: str) -> 
     merge_mode = settings.merge_mode if settings.write_mode == "upsert" else None
     match settings.sink:
         case "iceberg":
-            return LedgerTable(spark, table_name(contract_id), merge_mode)
+            return LedgerTable(spark, table_name(contract_id), merge_mode, _retention(settings))
         case "delta":
             return DeltaTable(spark, table_location(settings.warehouse, contract_id), merge_mode)
         case "postgresql":
             return PostgresqlTable(settings, contract_id)
         case "kafka":
             raise AssertionError("a topic is no table")
+
+
+def _retention(settings: JobSettings) -> SnapshotRetention:
+    return SnapshotRetention(
+        is_on=settings.snapshot_expiry,
+        most=settings.snapshots_kept,
+        age_seconds=settings.snapshot_age_seconds,
+        protected_seconds=settings.snapshot_protected_seconds,
+    )
 
 
 def _output(topics: Topics, name: str, source: Topic) -> Topic:

@@ -184,7 +184,7 @@ class PostgresqlTable:
             else limits
         )
 
-    def stage(self, files: Sequence[str]) -> str:
+    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - rows and ledger are restored together
         """Look whether every worker could stage its rows. Raises Unavailable or StreamStopped when one could not."""
         for name in files:
             if name.startswith(UNREACHABLE):
@@ -196,7 +196,14 @@ class PostgresqlTable:
                 )
         return json.dumps(list(files))
 
-    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+    def publish(
+        self,
+        mark: str,
+        held: Ledger | None,
+        new: Ledger,
+        *,
+        is_rebuilt: bool = False,  # noqa: ARG002 - the same
+    ) -> Ledger | None:
         """Move staged rows into the table and the ledger to `new` if, and only if, it is still `held`.
 
         Raises Fenced when it is no longer, Unavailable when the transaction failed and nothing moved.
@@ -224,6 +231,9 @@ class PostgresqlTable:
         if held is None or held.epoch != new.epoch:
             self._clean(new.epoch)
         return landed
+
+    def maintain(self, *, beyond: int = 0) -> None:
+        """Nothing to do: the server's autovacuum does it."""
 
     def tidy(self, files: Sequence[str]) -> None:
         """Nothing is left: the staging tables were dropped in the same transaction."""

@@ -19,6 +19,7 @@ from contracts.ledger import (
     span,
 )
 from contracts.plan import EnforcementPlan
+from contracts.report import TableSize
 from spark_jobs.decide import Decision
 from spark_jobs.noting import NOTHING_ASKED, Asked
 from spark_jobs.steps import Stopwatch
@@ -129,6 +130,11 @@ class Sink(Protocol):
 
     def adopt(self, plan: EnforcementPlan) -> None:
         """Make ready for records of this contract. Raises StreamStopped when the destination cannot hold them."""
+        ...
+
+    @property
+    def table_size(self) -> TableSize | None:
+        """Size of the table when it was last maintained; None where there is none."""
         ...
 
     def is_held(self) -> bool:

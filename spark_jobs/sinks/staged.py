@@ -19,6 +19,7 @@ from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
 from contracts.ledger import BatchRefusal, Ledger, Settled
 from contracts.plan import EnforcementPlan
+from contracts.report import TableSize
 from contracts.verdict import Disposition
 from spark_jobs.decide import Decision
 from spark_jobs.noting import Asked
@@ -30,6 +31,7 @@ from spark_jobs.sinks.settling import names_ledger, quarantined, settled_in, unc
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.spool import Spool
 from spark_jobs.sinks.store import LedgerStore
+from spark_jobs.sinks.upkeep import Upkeep
 from spark_jobs.steps import Step
 from spark_jobs.task_results import TaskResults
 from spark_jobs.topics import Topic, Topics
@@ -51,6 +53,7 @@ class StagedSink:
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
+        self._upkeep = Upkeep(table, settings.maintenance_seconds)
         self.name = f"{table.kind}:{table.name}"
 
     @property
@@ -64,6 +67,7 @@ class StagedSink:
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
+        self._upkeep.relieve()
         self.adopt(start.plan)
         with start.watch(Step.CLAIM):  # 1
             claimed = self._ledger = self._claim(start)
@@ -91,6 +95,7 @@ class StagedSink:
             )
         self._spool = Spool(self._settings, start.plan.contract.id, claimed.epoch)
         self._spool.clear()
+        self._upkeep.start()
         return claimed
 
     def is_held(self) -> bool:
@@ -99,8 +104,14 @@ class StagedSink:
         return found is not None and self._ledger is not None and found.epoch == self._ledger.epoch
 
     def close(self) -> None:
-        """Let go of the producers."""
+        """Let go of the producers, and of the thread that maintains the table."""
+        self._upkeep.close()
         self._slots = []
+
+    @property
+    def table_size(self) -> TableSize | None:
+        """Size of the table when it was last maintained."""
+        return self._upkeep.size
 
     def judge(self, batch: MicroBatch) -> JudgedFiles:
         """Judge the rows that are not settled; the accepted ones are written to files that nobody sees yet."""
@@ -128,7 +139,9 @@ class StagedSink:
     def stage(self, files: list[str], batch: MicroBatch) -> str:
         """Step 9: put the files of accepted rows where no reader looks; gives the mark to publish them by."""
         with batch.watch(Step.STAGE):
-            return self._table.stage(files)
+            held = self._held
+            at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
+            return self._table.stage(files, at)
 
     def discard(self, files: list[str]) -> None:
         """Delete files that will not be staged."""
@@ -168,7 +181,7 @@ class StagedSink:
             before = start.new_ledger(name, scan_from, slots)
         claimed = before.claim(slots, uuid4().hex[:8])
         for _ in range(_STAGE_ATTEMPTS):
-            if self._table.publish(self._table.stage([]), held, claimed):
+            if self._table.publish(self._table.stage([], claimed), held, claimed):
                 return claimed
         raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
 

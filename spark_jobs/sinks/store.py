@@ -8,6 +8,7 @@ from typing import Protocol
 from contracts.ledger import Ledger
 from contracts.plan import EnforcementPlan
 from contracts.positions import Sightings
+from contracts.report import TableSize
 from contracts.table_limits import TableLimits
 from spark_jobs.data_files import RowTarget
 
@@ -54,15 +55,29 @@ class LedgerStore(Protocol):
         """Say what the table asks of its rows, besides the types of their columns."""
         ...
 
-    def stage(self, files: Sequence[str]) -> str:
-        """Put parts together where no reader looks; gives the mark to publish them by."""
+    def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
+        """Put parts together where no reader looks; return the mark to publish them by.
+
+        `at` is the ledger that they will be published with, as far as it is known: without totals and `scan_from`.
+        """
         ...
 
-    def publish(self, mark: str, held: Ledger | None, new: Ledger) -> Ledger | None:
+    def publish(
+        self, mark: str, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False
+    ) -> Ledger | None:
         """Let readers see what is staged and move the ledger to `new` if, and only if, it is still `held`.
 
-        Gives the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
-        Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved.
+        `is_rebuilt` says that `new` was made from the rows that are there: then the table need not have those that `held`
+        counts. Gives the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
+        Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved, StreamStopped when
+        the table was taken back to before `held`, or that cannot be excluded.
+        """
+        ...
+
+    def maintain(self, *, beyond: int = 0) -> TableSize | None:
+        """Expire what the stream has left behind in a table with more than `beyond` snapshots; return the table's size.
+
+        None when the store keeps no such figures, or has no table yet. Raises Unavailable.
         """
         ...
 

@@ -67,6 +67,7 @@ def make_line(
             warehouse=warehouse,
             checkpoints=tmp_path / "checkpoints",
             available_now=True,
+            trigger_seconds=0.5,
         )
         contract_id = f"test.{topic.replace('-', '_')}"
         return Line(spark, defaults.model_copy(update=settings), topic, contract_id)

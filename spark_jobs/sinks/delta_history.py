@@ -1,0 +1,82 @@
+"""Whether a Delta table still contains the commit that moved its ledger last.
+
+RESTORE takes the rows of an older version and leaves the metadata of our domain as it is, so that the ledger counts rows
+which are no longer there. The log has a commit for each RESTORE, which names the version that was restored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyiceberg.io import load_file_io
+
+from contracts.errors import StreamStopped
+from contracts.ledger import Ledger
+from spark_jobs.sinks.delta_merge import ledger_in_commit
+
+_RESTORE: Final = "RESTORE"
+
+
+def require_unrestored(location: str, newest: int, held: Ledger) -> None:
+    """Require that version `newest` of a table contains the commit that moved the ledger to `held`.
+
+    Reads the log back to that commit: as many files as others have made commits since. Raises StreamStopped when an
+    older version was restored, and when the log does not reach back so far.
+    """
+    io = load_file_io({}, location)
+    restored: dict[int, int | None] = {}
+    version = newest
+    while True:
+        try:
+            with io.new_input(f"{location}/_delta_log/{version:020d}.json").open() as file:
+                actions = [json.loads(line) for line in file.read().splitlines()]
+        except FileNotFoundError as error:
+            raise StreamStopped(
+                f"{location}: it cannot be proven that the table has all rows that the ledger counts: the log begins after "
+                f"version {version}, and the commit that moved the ledger last is older, so that nothing tells whether "
+                f"the table was restored since. {_ways_out(held)}"
+            ) from error
+        if ledger_in_commit(actions) is not None:
+            break
+        if (told := _restore(actions)) is not None:
+            restored[version] = told.get("version")
+        version -= 1
+    _require_contained(location, newest, version, restored, held)
+
+
+def _require_contained(
+    location: str, newest: int, published: int, restored: dict[int, int | None], held: Ledger
+) -> None:
+    """Follow the table's state back: that of a RESTORE is the state of the version which it names."""
+    version = newest
+    while version > published:
+        target = restored.get(version, version - 1)
+        if target is None or target < published:
+            to = f"version {target}" if target is not None else "an earlier time"
+            raise StreamStopped(
+                f"{location}: the table was restored. Version {version} restored {to}; the ledger was published last with "
+                f"version {published}, and records that it counts as written are no longer in the table. To bring them "
+                f"back, run in Spark: RESTORE TABLE delta.`{location}` TO VERSION AS OF {version - 1}; what others have "
+                f"committed since is then undone. {_ways_out(held)}"
+            )
+        version = target
+
+
+def _restore(actions: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the parameters of a commit that restored an older version."""
+    for each in actions:
+        info = each.get("commitInfo", {})
+        if info.get("operation") == _RESTORE:
+            found: dict[str, Any] = info.get("operationParameters", {})
+            target = found.get("version")
+            return {"version": int(target) if target is not None else None}
+    return None
+
+
+def _ways_out(held: Ledger) -> str:
+    return (
+        f"To keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and "
+        f"`tidegate adopt {held.stream}` rebuilds the ledger from the rows that are there"
+    )

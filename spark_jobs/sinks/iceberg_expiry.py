@@ -1,0 +1,177 @@
+"""Expiry of the snapshots that a stream has written to its Iceberg table, and the size of the table.
+
+Each batch adds a snapshot, and every commit writes the whole metadata: without expiry a commit takes longer from
+batch to batch, until the metadata no longer fits into the driver's memory. Iceberg expires nothing by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from contracts.errors import Unavailable
+from contracts.report import TableSize
+from spark_jobs.sinks.iceberg_history import STAGED, contains, published_snapshot
+from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = structlog.get_logger()
+
+MANY_SNAPSHOTS: Final = 5_000
+"""With so many a commit takes seconds: worth a warning, and at a start worth to be expired before the claim."""
+_MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
+_MANY_FILES: Final = 100_000
+_MOST_STEPS: Final = 1_000
+"""Snapshots of a branch, from its head, among which the one is looked for that it was made from."""
+_ONE_AT_A_TIME: Final = Lock()
+"""The streams of a job expire one after another: each holds the metadata of its table in memory twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRetention:
+    """Which snapshots of the stream stay: at most `most`, none older than `age_seconds`, all of `protected_seconds`.
+
+    The last is for readers, and for attempts, that have begun with a snapshot and are not yet done.
+    """
+
+    is_on: bool = True
+    most: int = 500
+    age_seconds: float = 5 * 24 * 3600.0
+    protected_seconds: float = 600.0
+
+
+DEFAULT_RETENTION: Final = SnapshotRetention()
+
+
+class SnapshotExpiry:
+    """Expires the snapshots of one table that bear the job's mark, through Iceberg's own expiry of named snapshots.
+
+    It never touches a snapshot of others, one that a branch or a tag is on, its parent, or the one that a branch was made
+    from. Iceberg deletes a file only when no snapshot that stays can reach it.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, quoted: str, retention: SnapshotRetention) -> None:
+        self._spark = spark
+        self._name = name
+        self._quoted = quoted
+        self._retention = retention
+
+    def run(self, table: Any, beyond: int = 0) -> TableSize:
+        """Expire what may go when the table has more than `beyond` snapshots; return its size. Raises Unavailable."""
+        try:
+            with _ONE_AT_A_TIME:
+                metadata = table.operations().refresh()
+                if metadata.snapshots().size() > beyond and self._may_expire(metadata):
+                    expired = self._expired(metadata)
+                    del metadata  # one copy at a time: of 130,000 snapshots it takes hundreds of megabytes
+                    self._expire(table, expired)
+                    metadata = table.operations().refresh()
+            size = _size(table, metadata)
+        except JAVA_ERRORS as error:
+            raise Unavailable(
+                f"{self._name}: its snapshots could not be expired: {first_line(error)}"
+            ) from error
+        self._warn(size)
+        return size
+
+    def _may_expire(self, metadata: Any) -> bool:
+        """Whether anything may go: never of a table that was rolled back, where it may be needed to go forward again."""
+        snapshots = metadata.snapshots()
+        if (
+            not self._retention.is_on
+            or snapshots.isEmpty()
+            or metadata.property("gc.enabled", "true") == "false"
+        ):
+            return False
+        oldest = snapshots.get(0).timestampMillis()
+        if (
+            snapshots.size() <= self._retention.most
+            and oldest > _now_ms() - self._retention.age_seconds * 1000
+        ):
+            return False
+        published = published_snapshot(metadata)
+        return published is not None and contains(metadata, published) is not False
+
+    def _expired(self, metadata: Any) -> list[int]:
+        """Return the ids of the snapshots to expire. Reads all of them as Arrow: one by one 100,000 take a minute."""
+        found = self._spark.table(f"{self._quoted}.snapshots").where(f"summary['{STAGED}'] IS NOT NULL")
+        ours = found.selectExpr("snapshot_id", "unix_millis(committed_at) AS at").toArrow()
+        ours = ours.take(pc.sort_indices(ours, [("at", "descending")]))
+        now, retention = _now_ms(), self._retention
+        is_old = pc.less(ours["at"], pa.scalar(int(now - retention.age_seconds * 1000)))
+        is_beyond = pa.array([index >= retention.most for index in range(len(ours))])
+        is_young = pc.greater(ours["at"], pa.scalar(int(now - retention.protected_seconds * 1000)))
+        is_over = pc.and_(pc.or_(is_old, is_beyond), pc.invert(is_young))
+        needed = _needed(metadata)
+        return [each for each in ours["snapshot_id"].filter(is_over).to_pylist() if each not in needed]
+
+    def _expire(self, table: Any, ids: list[int]) -> None:
+        if not ids:
+            return
+        begun = time.perf_counter()
+        # By default Iceberg would also expire everything of others that is older than five days.
+        expiry = table.expireSnapshots().expireOlderThan(0)
+        for each in ids:
+            expiry.expireSnapshotId(each)
+        expiry.commit()
+        seconds = round(time.perf_counter() - begun, 1)
+        log.info("snapshots_expired", table=self._name, snapshots=len(ids), seconds=seconds)
+
+    def _warn(self, size: TableSize) -> None:
+        is_large = size.metadata_bytes is not None and size.metadata_bytes > _MUCH_METADATA_BYTES
+        if size.snapshots > MANY_SNAPSHOTS or is_large:
+            log.warning(
+                "table_metadata_large",
+                table=self._name,
+                snapshots=size.snapshots,
+                metadata_bytes=size.metadata_bytes,
+                hint="each commit writes all of it; expire snapshots of other writers, and see TIDEGATE_SNAPSHOT_EXPIRY",
+            )
+        if size.data_files is not None and size.data_files > _MANY_FILES:
+            log.warning(
+                "table_has_many_files",
+                table=self._name,
+                data_files=size.data_files,
+                hint="compact the table with rewrite_data_files; the job may run meanwhile",
+            )
+
+
+def _needed(metadata: Any) -> set[int]:
+    """Return the snapshots that branches and tags are on, their parents, and those that branches were made from."""
+    needed: set[int] = set()
+    for reference in metadata.refs().values():
+        head = metadata.snapshot(reference.snapshotId())
+        needed.add(head.snapshotId())
+        if head.parentId() is not None:
+            needed.add(head.parentId())
+        steps = 0
+        while reference.isBranch() and head is not None and steps < _MOST_STEPS:
+            if head.summary().containsKey(STAGED):
+                needed.add(head.snapshotId())
+                break
+            head = metadata.snapshot(head.parentId()) if head.parentId() is not None else None
+            steps += 1
+    return needed
+
+
+def _size(table: Any, metadata: Any) -> TableSize:
+    head = metadata.currentSnapshot()
+    files = head.summary().get("total-data-files") if head is not None else "0"
+    location = metadata.metadataFileLocation()
+    return TableSize(
+        snapshots=metadata.snapshots().size(),
+        metadata_bytes=table.io().newInputFile(location).getLength() if location is not None else None,
+        data_files=int(files) if files is not None else None,
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,152 @@
+"""Whether `main` of an Iceberg table still contains the snapshot that its ledger was published with.
+
+The ledger is a property of the table, and properties are not versioned with snapshots: who rolls `main` back takes
+rows away that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
+publication walks from the head of `main` back to that tag.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions
+
+from contracts.errors import StreamStopped
+from contracts.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUBLISHED_TAG: Final = "tidegate-published"
+"""Tag of the snapshot that moved the ledger last. It keeps that snapshot from other people's expiry."""
+STAGED: Final = "tidegate.staged"
+"""Key in the summary of every snapshot that the job stages; its value tells attempts apart."""
+_EPOCH: Final = "tidegate.epoch"
+_N: Final = "tidegate.n"
+_MOST_LOOKED_AT: Final = 1_000
+"""Entries of the snapshot log, newest first, among which the published snapshot of an older version is looked for."""
+
+
+def position_summary(at: Ledger) -> dict[str, str]:
+    """Return what a staged snapshot says in its summary of the ledger that it will be published with.
+
+    Only the ledger's name, epoch, n and end vector are known when it is staged.
+    """
+    ends = ",".join(f'"{partition}":{offset}' for partition, offset in sorted(at.end.items()))
+    return {"tidegate.ledger": at.name, _EPOCH: str(at.epoch), _N: str(at.n), "tidegate.end": f"{{{ends}}}"}
+
+
+def published_snapshot(metadata: Any) -> Any | None:
+    """Return the snapshot that moved the ledger last, or None when the metadata does not say which.
+
+    A table of a version that set no tag is known by its log of snapshots: of those that were staged by the job and
+    were the head of `main`, the newest.
+    """
+    tag = metadata.ref(PUBLISHED_TAG)
+    if tag is not None:
+        return metadata.snapshot(tag.snapshotId())
+    entries, newest = metadata.snapshotLog(), None
+    for index in range(entries.size() - 1, max(-1, entries.size() - 1 - _MOST_LOOKED_AT), -1):
+        snapshot = metadata.snapshot(entries.get(index).snapshotId())
+        if snapshot is None or not snapshot.summary().containsKey(STAGED):
+            continue
+        if newest is None or snapshot.sequenceNumber() > newest.sequenceNumber():
+            newest = snapshot
+    return newest
+
+
+def contains(metadata: Any, published: Any) -> bool | None:
+    """Return whether `main` contains a snapshot; None when the parents between them have expired.
+
+    Takes as many steps as others have made commits since: sequence numbers fall from a snapshot to its parent, so
+    that the walk ends below the one that is looked for.
+    """
+    walked = metadata.currentSnapshot()
+    while walked is not None:
+        if walked.snapshotId() == published.snapshotId():
+            return True
+        parent = walked.parentId()
+        if parent is None or 0 < walked.sequenceNumber() < published.sequenceNumber():
+            return False
+        walked = metadata.snapshot(parent)
+        if walked is None:
+            return None
+    return False
+
+
+class TableHistory:
+    """The history of one table. `quoted` is its name as Spark SQL takes it."""
+
+    def __init__(self, spark: SparkSession, name: str, quoted: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._quoted = quoted
+
+    def require_published(self, metadata: Any, held: Ledger) -> None:
+        """Require that `main` contains what the ledger counts.
+
+        Raises StreamStopped when the table was rolled back, and when that cannot be excluded.
+        """
+        published = published_snapshot(metadata)
+        if published is None:
+            return  # of an older version, with no snapshot of ours left: the commit that follows sets the tag
+        self._require_same_position(published, held)
+        found = contains(metadata, published)
+        if found is None:
+            found = self._has_rows_since(metadata, published)
+        if found:
+            return
+        head = metadata.currentSnapshot()
+        at = f"snapshot {head.snapshotId()}" if head is not None else "no snapshot"
+        if found is None:
+            raise StreamStopped(
+                f"{self._name}: it cannot be proven that main, which is at {at}, contains snapshot "
+                f"{published.snapshotId()}, with which the ledger was published last: the snapshots between them have "
+                f"expired. {self._ways_out(held)}"
+            )
+        raise StreamStopped(
+            f"{self._name}: the table was rolled back. main is at {at}, which does not contain snapshot "
+            f"{published.snapshotId()}, with which the ledger was published last; records that the ledger counts as "
+            f"written are no longer in the table. {self._ways_out(held)}"
+        )
+
+    def _ways_out(self, held: Ledger) -> str:
+        catalog, table = self._name.split(".", 1)
+        forward = f"CALL {catalog}.system.set_current_snapshot(table => '{table}', ref => '{PUBLISHED_TAG}');"
+        return (
+            f"To bring these records back, run in Spark: {forward} what others have committed since is then undone. To "
+            f"keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and `tidegate "
+            f"adopt {held.stream}` rebuilds the ledger from the rows that are there"
+        )
+
+    def _require_same_position(self, published: Any, held: Ledger) -> None:
+        """Require that the tag is where the job has set it."""
+        summary = published.summary()
+        found = (summary.get(_EPOCH), summary.get(_N))
+        if None not in found and found != (str(held.epoch), str(held.n)):
+            raise StreamStopped(
+                f"{self._name}: the tag {PUBLISHED_TAG} is on a snapshot of epoch {found[0]}, batch {found[1]}, but the "
+                f"ledger is at epoch {held.epoch}, batch {held.n}: somebody has moved one of them, and it cannot be "
+                "proven that the table has all rows that the ledger counts. Set the tag back to the snapshot whose "
+                f"summary has that epoch and batch, or run `tidegate adopt {held.stream}`, which "
+                "rebuilds the ledger from the rows that are there"
+            )
+
+    def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:
+        """Look whether `main` has a file as new as the newest of the published snapshot; None when it does not.
+
+        A commit gives the sequence number of its snapshot to what it adds, and a compaction gives that of the snapshot
+        which it has read. A file with the number of the newest commit of rows is therefore found only in descendants of
+        that commit. Rows that others have all written again since say nothing.
+        """
+        head = metadata.currentSnapshot()
+        before = self._live_files(published.snapshotId())
+        (newest,) = before.agg(functions.max("sequence_number")).collect()[0]
+        if newest is None:
+            return True  # it has no rows that could be lost
+        now = self._live_files(head.snapshotId()).where(functions.col("sequence_number") == newest)
+        return True if now.limit(1).count() else None
+
+    def _live_files(self, snapshot_id: int) -> Any:
+        entries = self._spark.read.option("versionAsOf", snapshot_id).table(f"{self._quoted}.entries")
+        return entries.where("status < 2 AND data_file.content = 0")

@@ -1,0 +1,172 @@
+"""A table that somebody rolls back loses records that its ledger counts: the stream stops and says what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from contracts.errors import StreamStopped
+from contracts.ledger import BatchTotals
+from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG
+from spark_jobs.sinks.iceberg_table import table_name
+from spark_jobs.steps import Step
+from tests.integration.enforce.line import Line, row
+
+Rollback = Callable[[], None]
+_CALL = re.compile(r"CALL [^;]+;")
+
+
+def snapshots(line: Line) -> list[int]:
+    """The ids of the table's snapshots, oldest first."""
+    found = line.spark.table(f"{table_name(line.contract_id)}.snapshots").orderBy("committed_at")
+    return [each["snapshot_id"] for each in found.collect()]
+
+
+def call(line: Line, procedure: str) -> None:
+    line.spark.sql(f"CALL lake.system.{procedure}").collect()
+
+
+def roll_back(line: Line, to: int) -> None:
+    call(line, f"rollback_to_snapshot('{table_name(line.contract_id)}', {to})")
+
+
+def with_two_batches(line: Line) -> int:
+    """Write five rows, then four more; give the snapshot between the two."""
+    line.produce(*(row(n) for n in range(5)))
+    line.enforce()
+    between = snapshots(line)[-1]
+    line.produce(*(row(n) for n in range(5, 9)))
+    line.enforce()
+    return between
+
+
+def insert_by_hand(line: Line, name: str) -> None:
+    by_hand = line.spark.createDataFrame([(name,)], "id string")
+    table = line.spark.table(table_name(line.contract_id))
+    table.limit(0).unionByName(by_hand, allowMissingColumns=True).writeTo(
+        table_name(line.contract_id)
+    ).append()
+
+
+def compact(line: Line) -> None:
+    name = table_name(line.contract_id)
+    call(line, f"rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
+
+
+def expire_all(line: Line) -> None:
+    name, moment = table_name(line.contract_id), "TIMESTAMP '2999-01-01 00:00:00'"
+    call(line, f"expire_snapshots(table => '{name}', older_than => {moment}, retain_last => 1)")
+
+
+def test_a_rolled_back_table_stops_the_stream_when_it_starts(line: Line) -> None:
+    """The message names the statement that brings the rows back; with it the stream goes on."""
+    roll_back(line, with_two_batches(line))
+    assert len(line.rows()) == 5
+    line.produce(row(9))
+    with pytest.raises(StreamStopped, match="was rolled back") as stopped:
+        line.enforce()
+    assert line.ledger().totals == BatchTotals(written=9)
+    (statement,) = _CALL.findall(str(stopped.value))
+    line.spark.sql(statement.removesuffix(";")).collect()
+    line.enforce()
+    assert len(line.rows()) == 10
+    assert line.reconcile().holds
+
+
+def test_a_table_that_is_rolled_back_while_the_stream_runs_stops_it(line: Line) -> None:
+    between = with_two_batches(line)
+    line.produce(row(9), row(11))
+    done: list[int] = []
+
+    def roll_back_meanwhile(_stream: str, step: Step) -> None:
+        if step is Step.DECIDE and not done:
+            done.append(between)
+            roll_back(line, between)
+
+    with pytest.raises(StreamStopped, match="was rolled back"):
+        line.enforce(roll_back_meanwhile)
+    assert len(line.rows()) == 5
+
+
+def test_rows_of_others_on_top_of_a_rollback_do_not_hide_it(line: Line) -> None:
+    roll_back(line, with_two_batches(line))
+    insert_by_hand(line, "by hand")
+    with pytest.raises(StreamStopped, match="was rolled back"):
+        line.enforce()
+
+
+def test_a_rollback_whose_traces_are_expired_cannot_be_proven_away(line: Line) -> None:
+    roll_back(line, with_two_batches(line))
+    for name in ("one", "two", "three"):
+        insert_by_hand(line, name)
+    expire_all(line)
+    with pytest.raises(StreamStopped, match="cannot be proven"):
+        line.enforce()
+
+
+def test_a_table_of_an_older_version_is_taken_over(line: Line) -> None:
+    """It has a ledger and no tag; rolled back before, its own log of snapshots says so."""
+    between = with_two_batches(line)
+    name = table_name(line.contract_id)
+    line.spark.sql(f"ALTER TABLE {name} DROP TAG `{PUBLISHED_TAG}`")
+    line.produce(row(9))
+    line.enforce()
+    assert len(line.rows()) == 10
+    tags = line.spark.table(f"{name}.refs").where("type = 'TAG'").collect()
+    assert [each["name"] for each in tags] == [PUBLISHED_TAG]
+    line.spark.sql(f"ALTER TABLE {name} DROP TAG `{PUBLISHED_TAG}`")
+    roll_back(line, between)
+    with pytest.raises(StreamStopped, match="was rolled back"):
+        line.enforce()
+
+
+def test_compaction_and_expiry_by_others_break_no_proof(line: Line) -> None:
+    """Others leave one snapshot of their own and the tagged one, with no chain between them."""
+    with_two_batches(line)
+    compact(line)
+    call(line, f"rewrite_manifests('{table_name(line.contract_id)}')")
+    compact(line)
+    expire_all(line)
+    line.produce(row(9))
+    line.enforce()
+    assert line.reconcile().holds
+    assert len(line.rows()) == 10
+
+
+def test_the_staged_snapshot_says_where_the_ledger_will_stand(line: Line) -> None:
+    line.produce(row(0), row(1), row(2))
+    line.enforce()
+    ledger = line.ledger()
+    newest = (
+        line.spark.table(f"{table_name(line.contract_id)}.snapshots").orderBy("committed_at").collect()[-1]
+    )
+    told = {key: value for key, value in newest["summary"].items() if key.startswith("tidegate.")}
+    told.pop("tidegate.staged")
+    assert told == {
+        "tidegate.ledger": ledger.name,
+        "tidegate.epoch": str(ledger.epoch),
+        "tidegate.n": str(ledger.n),
+        "tidegate.end": '{"0":2,"1":1}',
+    }
+
+
+def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[..., Line]) -> None:
+    """RESTORE takes the rows back and leaves the ledger where it is."""
+    line = make_line(sink="delta")
+    line.produce(*(row(n) for n in range(5)))
+    line.enforce()
+    name = f"delta.`file://{line.delta().name}`"
+    (newest,) = line.spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()
+    line.produce(*(row(n) for n in range(5, 9)))
+    line.enforce()
+    line.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {newest['version']}").collect()
+    assert (len(line.rows()), line.ledger().totals.written) == (5, 9)
+    line.produce(row(9))
+    with pytest.raises(StreamStopped, match="was restored") as stopped:
+        line.enforce()
+    line.spark.sql(re.findall(r"RESTORE TABLE [^;]+", str(stopped.value))[0]).collect()
+    line.enforce()
+    assert len(line.rows()) == 10
+    assert line.reconcile().holds
