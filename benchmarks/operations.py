@@ -95,6 +95,7 @@ class Line:
             **os.environ,
             "TIDEGATE_BOOTSTRAP_SERVERS": bootstrap,
             "TIDEGATE_REGISTRY_URL": registry,
+            "TIDEGATE_TRIGGER_SECONDS": "0.5",
             "TIDEGATE_WAREHOUSE": str(folder / "warehouse"),
             "TIDEGATE_CHECKPOINTS": str(folder / "checkpoints"),
             "TIDEGATE_SPARK_JARS": str(ensure_jars().spark_dir),

@@ -22,6 +22,7 @@ QUESTIONS = (
     "kafka_throughput",
     "protocol",
     "operations",
+    "table_growth",
     "registry",
     "compatibility",
     "expectations",

@@ -174,6 +174,15 @@ class StreamAttempt:
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        try:
+            return self._read(earliest, latest, watch)
+        except BaseException:
+            self._sink.close()  # its thread would go on, and each attempt would add one
+            raise
+
+    def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
+        """Begin to read where the claimed ledger ends."""
+        job = self._job
         self._control.fill_window(self._plan.contract.error_budget)
         start = resume(self._ledger, self._source, earliest, latest)
         self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)

@@ -67,6 +67,7 @@ class StreamMetrics(Collector):
         yield from _states(facts)
         yield from _counts([(each, sums) for each, sums, _ in reported])
         yield from _positions([(each, last) for each, _, last in reported])
+        yield from _tables([last for _, _, last in reported])
         yield from _shadows([each.shadow for each in facts if each.shadow])
         yield from _times([(each, last) for each, _, last in reported])
         yield from _reconciliations([each.reconciled for each in facts if each.reconciled])
@@ -224,6 +225,27 @@ def _positions(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[
         epoch.add_metric([report.stream], report.epoch)
         number.add_metric([report.stream], report.n)
     yield from (lag, offset, epoch, number)
+
+
+def _tables(last: Sequence[BatchReport]) -> Iterator[Metric]:
+    snapshots = GaugeMetricFamily(
+        "tidegate_table_snapshots", "Snapshots in the metadata of the stream's table.", labels=["stream"]
+    )
+    metadata = GaugeMetricFamily(
+        "tidegate_table_metadata_bytes",
+        "Size of the table's metadata, which every commit writes as a whole.",
+        labels=["stream"],
+    )
+    files = GaugeMetricFamily("tidegate_table_data_files", "Data files of the table.", labels=["stream"])
+    for report in last:
+        if (size := report.table) is None:
+            continue
+        snapshots.add_metric([report.stream], size.snapshots)
+        if size.metadata_bytes is not None:
+            metadata.add_metric([report.stream], size.metadata_bytes)
+        if size.data_files is not None:
+            files.add_metric([report.stream], size.data_files)
+    yield from (snapshots, metadata, files)
 
 
 def _times(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metric]:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Callable
 
 import pytest
+from psycopg import sql
 
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals
 from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG
 from spark_jobs.sinks.iceberg_table import table_name
+from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import Step
+from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
 
 Rollback = Callable[[], None]
@@ -169,4 +172,30 @@ def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[...
     line.spark.sql(re.findall(r"RESTORE TABLE [^;]+", str(stopped.value))[0]).collect()
     line.enforce()
     assert len(line.rows()) == 10
+    assert line.reconcile().holds
+
+
+def test_a_database_that_is_restored_from_a_backup_goes_on_from_there(make_line: Callable[..., Line]) -> None:
+    """Rows and ledger are restored together; what was quarantined since is found by the scan, and not written again."""
+    line = make_line(sink="postgresql")
+    line.produce(*(row(n, 999 if n == 1 else 1) for n in range(5)))
+    line.enforce()
+    schema, table = qualified_name(line.contract_id)
+    rows = sql.Identifier(schema, table)
+    with line.database() as connection:
+        connection.execute(sql.SQL("CREATE TABLE backup_rows AS TABLE {}").format(rows))
+        connection.execute("CREATE TABLE backup_ledger AS TABLE tidegate.ledger")
+    line.produce(*(row(n, 999 if n == 6 else 1) for n in range(5, 9)))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=7, quarantined=2)
+    with line.database() as connection:
+        connection.execute(sql.SQL("DELETE FROM {}").format(rows))
+        connection.execute(sql.SQL("INSERT INTO {} TABLE backup_rows").format(rows))
+        connection.execute("DELETE FROM tidegate.ledger")
+        connection.execute("INSERT INTO tidegate.ledger TABLE backup_ledger")
+    assert (len(line.rows()), line.ledger().totals) == (4, BatchTotals(written=4, quarantined=1))
+    line.produce(row(9, 999), row(11))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=8, quarantined=3)
+    require_exactly_once(line)
     assert line.reconcile().holds

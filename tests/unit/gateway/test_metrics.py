@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from contracts.control import StreamEvent
 from contracts.reconciliation import ReconciliationResult
-from contracts.report import BatchReport
+from contracts.report import BatchReport, TableSize
 from gateway.api.reconciliations import RESULT
 from gateway.factory import Factory
 from gateway.services import stream_metrics
@@ -64,6 +64,7 @@ def told(factory: Factory, make_report: MakeReport) -> None:
             start={0: 1100, 1: 0},
             end={0: 1150, 1: 50},
             lag_records=7,
+            table=TableSize(snapshots=510, metadata_bytes=700_000, data_files=90),
         ),
     )
 
@@ -90,6 +91,9 @@ def test_the_metrics_are_those_of_the_reports(
         ("tidegate_lag_records", STREAM): 7,
         ("tidegate_ledger_offset", "0", STREAM, STREAM): 1150,
         ("tidegate_ledger_offset", "1", STREAM, STREAM): 50,
+        ("tidegate_table_snapshots", STREAM): 510,
+        ("tidegate_table_metadata_bytes", STREAM): 700_000,
+        ("tidegate_table_data_files", STREAM): 90,
         ("tidegate_ledger_epoch", STREAM): 3,
         ("tidegate_ledger_batch", STREAM): 2,
         ("tidegate_last_batch_seconds", "judge", STREAM): 0.1,
