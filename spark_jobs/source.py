@@ -24,7 +24,7 @@ def read_topic(spark: SparkSession, settings: JobSettings, topic: str, start: Ve
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers.
     """
     options = {
-        **_paced(settings),
+        **pacing_options(settings),
         **_options(settings, topic),
         "subscribe": topic,
         "startingOffsets": _offsets(topic, start),
@@ -67,7 +67,7 @@ def _options(settings: JobSettings, topic: str) -> dict[str, str]:
     }
 
 
-def _paced(settings: JobSettings) -> dict[str, str]:
+def pacing_options(settings: JobSettings) -> dict[str, str]:
     """Return the options that let a batch wait for more records, unless a full one is there.
 
     A longer trigger would let every batch wait, those of a backlog too.

@@ -67,13 +67,11 @@ class SnapshotExpiry:
     def run(self, table: Any, beyond: int = 0) -> TableSize:
         """Expire what may go when the table has more than `beyond` snapshots; return its size. Raises Unavailable."""
         try:
-            with _ONE_AT_A_TIME:
+            metadata = table.operations().refresh()
+            if metadata.snapshots().size() > beyond and self._may_expire(metadata):
+                with _ONE_AT_A_TIME:
+                    self._expire(table, self._expired(metadata))
                 metadata = table.operations().refresh()
-                if metadata.snapshots().size() > beyond and self._may_expire(metadata):
-                    expired = self._expired(metadata)
-                    del metadata  # one copy at a time: of 130,000 snapshots it takes hundreds of megabytes
-                    self._expire(table, expired)
-                    metadata = table.operations().refresh()
             size = _size(table, metadata)
         except JAVA_ERRORS as error:
             raise Unavailable(

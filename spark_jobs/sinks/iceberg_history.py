@@ -36,15 +36,17 @@ def position_summary(at: Ledger) -> dict[str, str]:
     return {"tidegate.ledger": at.name, _EPOCH: str(at.epoch), _N: str(at.n), "tidegate.end": f"{{{ends}}}"}
 
 
-def published_snapshot(metadata: Any) -> Any | None:
+def published_snapshot(metadata: Any, held: Ledger | None = None) -> Any | None:
     """Return the snapshot that moved the ledger last, or None when the metadata does not say which.
 
-    A table of a version that set no tag is known by its log of snapshots: of those that were staged by the job and
-    were the head of `main`, the newest.
+    A table without the tag, or with the tag on a snapshot of another position than that of `held`, was written by a
+    version that set no tag. It is known by its log of snapshots: of those that were staged by the job and were the head
+    of `main`, the newest.
     """
     tag = metadata.ref(PUBLISHED_TAG)
-    if tag is not None:
-        return metadata.snapshot(tag.snapshotId())
+    tagged = metadata.snapshot(tag.snapshotId()) if tag is not None else None
+    if tagged is not None and (held is None or _says(tagged) in {None, (held.epoch, held.n)}):
+        return tagged
     entries, newest = metadata.snapshotLog(), None
     for index in range(entries.size() - 1, max(-1, entries.size() - 1 - _MOST_LOOKED_AT), -1):
         snapshot = metadata.snapshot(entries.get(index).snapshotId())
@@ -53,6 +55,12 @@ def published_snapshot(metadata: Any) -> Any | None:
         if newest is None or snapshot.sequenceNumber() > newest.sequenceNumber():
             newest = snapshot
     return newest
+
+
+def _says(snapshot: Any) -> tuple[int, int] | None:
+    """Return epoch and n of the ledger that a snapshot was staged for; None when its summary does not say."""
+    epoch, n = snapshot.summary().get(_EPOCH), snapshot.summary().get(_N)
+    return None if epoch is None or n is None else (int(epoch), int(n))
 
 
 def contains(metadata: Any, published: Any) -> bool | None:
@@ -87,7 +95,7 @@ class TableHistory:
 
         Raises StreamStopped when the table was rolled back, and when that cannot be excluded.
         """
-        published = published_snapshot(metadata)
+        published = published_snapshot(metadata, held)
         if published is None:
             return  # of an older version, with no snapshot of ours left: the commit that follows sets the tag
         self._require_same_position(published, held)
@@ -120,16 +128,14 @@ class TableHistory:
         )
 
     def _require_same_position(self, published: Any, held: Ledger) -> None:
-        """Require that the tag is where the job has set it."""
-        summary = published.summary()
-        found = (summary.get(_EPOCH), summary.get(_N))
-        if None not in found and found != (str(held.epoch), str(held.n)):
+        """Require that the newest snapshot of ours is that of the ledger."""
+        said = _says(published)
+        if said is not None and said != (held.epoch, held.n):
             raise StreamStopped(
-                f"{self._name}: the tag {PUBLISHED_TAG} is on a snapshot of epoch {found[0]}, batch {found[1]}, but the "
-                f"ledger is at epoch {held.epoch}, batch {held.n}: somebody has moved one of them, and it cannot be "
-                "proven that the table has all rows that the ledger counts. Set the tag back to the snapshot whose "
-                f"summary has that epoch and batch, or run `tidegate adopt {held.stream}`, which "
-                "rebuilds the ledger from the rows that are there"
+                f"{self._name}: the newest snapshot that this stream has published, {published.snapshotId()}, is of epoch "
+                f"{said[0]}, batch {said[1]}, but the ledger is at epoch {held.epoch}, batch {held.n}: somebody has changed "
+                "the ledger or the tag, and it cannot be proven that the table has all rows that the ledger counts. "
+                f"{self._ways_out(held)}"
             )
 
     def _has_rows_since(self, metadata: Any, published: Any) -> bool | None:

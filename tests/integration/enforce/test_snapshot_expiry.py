@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from benchmarks.table_growth import KEPT
 from contracts.ledger import Ledger
 from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
 from spark_jobs.sinks.iceberg_table import BRANCH, LedgerTable, table_name
+from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_rolled_back import insert_by_hand, roll_back, snapshots
 
@@ -164,6 +166,23 @@ def test_a_stream_maintains_its_table_and_reports_its_size(line: Line) -> None:
     assert all(each.metadata_bytes and each.data_files and each.snapshots for each in sizes)
     assert len(line.rows()) == 25
     assert line.reconcile().holds
+
+
+def test_full_batches_do_not_wait_for_the_trigger(line: Line) -> None:
+    """With a trigger of an hour a backlog is written at once, and two records wait for two more."""
+    line.produce(*(row(n) for n in range(12)))
+    stopping = Event()
+
+    def count(_stream: str, step: Step) -> None:
+        if step is Step.COMMITTED and line.ledger().n == 3:
+            line.produce(row(12), row(13))
+            line.produce(row(14), row(15))
+        if step is Step.COMMITTED and line.ledger().n == 4:
+            stopping.set()
+
+    line.attempt(count, available_now=False, trigger_seconds=3600.0, max_offsets=4).run(stopping, Event())
+    assert [each.records for each in line.reports] == [4, 4, 4, 4]
+    assert len(line.rows()) == 16
 
 
 @pytest.mark.full
