@@ -130,7 +130,6 @@ def test_compaction_and_expiry_by_others_break_no_proof(line: Line) -> None:
     with_two_batches(line)
     compact(line)
     call(line, f"rewrite_manifests('{table_name(line.contract_id)}')")
-    compact(line)
     expire_all(line)
     line.produce(row(9))
     line.enforce()
