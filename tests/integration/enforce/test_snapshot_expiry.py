@@ -198,4 +198,4 @@ def test_a_backlog_of_a_day_is_expired_and_does_not_come_back(tmp_path: Path) ->
     assert figures["snapshots_after_expiry"]["figure"] <= KEPT + 4
     assert figures["metadata_after_expiry"]["baseline"] > 100
     assert figures["metadata_after_expiry"]["figure"] < 0.5
-    assert figures["heap_after_expiry"]["figure"] < 400
+    assert figures["heap_after_expiry"]["figure"] < 700  # of 2,048 MB: the backlog is let go of
