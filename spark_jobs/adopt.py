@@ -139,7 +139,7 @@ class Adopter:
             instance=adoption.id[:8],
             adopted=adoption.id,
         )
-        self._sink.write(held, new)
+        self._sink.write(held, new, is_rebuilt=True)
         return new
 
     def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:

@@ -75,8 +75,11 @@ class AdoptableSink(Protocol):
         """Fence the transactional producers of a ledger, of so many slots: what they left open is aborted."""
         ...
 
-    def write(self, held: Ledger | None, new: Ledger) -> None:
-        """Move the ledger to `new` if it is still `held`; after `fence`. Raises Fenced when it is no longer."""
+    def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
+        """Move the ledger to `new` if it is still `held`; after `fence`. Raises Fenced when it is no longer.
+
+        `is_rebuilt`: `new` was made from what is there, so the table need not hold what `held` was published with.
+        """
         ...
 
 
@@ -124,10 +127,10 @@ class AdoptableTable:
         for slot in range(slots):
             TransactionalProducer(self._kafka, transactional_id(ledger, slot)).fence()
 
-    def write(self, held: Ledger | None, new: Ledger) -> None:
+    def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:
         """Publish an empty batch, as a claim does."""
         for _ in range(_ATTEMPTS):
-            if self._store.publish(self._store.stage([]), held, new):
+            if self._store.publish(self._store.stage([], new), held, new, is_rebuilt=is_rebuilt):
                 return
         raise Unavailable(f"{self.name}: other commits kept moving the table during the adoption; try again")
 
@@ -183,7 +186,13 @@ class AdoptableTopic:
         for slot in range(1, slots):
             TransactionalProducer(self._kafka, transactional_id(ledger, slot)).fence()
 
-    def write(self, held: Ledger | None, new: Ledger) -> None:
+    def write(
+        self,
+        held: Ledger | None,
+        new: Ledger,
+        *,
+        is_rebuilt: bool = False,  # noqa: ARG002 - a topic is never rolled back
+    ) -> None:
         """Write the ledger as slot 0: the broker refuses it when another instance has started since."""
         assert self._producer is not None, "fence comes first"  # noqa: S101 - a programming error
         if self.read() != held:

@@ -78,5 +78,5 @@ def _restore(actions: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 def _ways_out(held: Ledger) -> str:
     return (
         f"To keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and "
-        f"`tidegate adopt {held.stream}` rebuilds the ledger from the rows that are there"
+        f"`tidegate adopt {held.stream} --replace` rebuilds the ledger from the rows that are there"
     )

@@ -124,7 +124,7 @@ class TableHistory:
         return (
             f"To bring these records back, run in Spark: {forward} what others have committed since is then undone. To "
             f"keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and `tidegate "
-            f"adopt {held.stream}` rebuilds the ledger from the rows that are there"
+            f"adopt {held.stream} --replace` rebuilds the ledger from the rows that are there"
         )
 
     def _require_same_position(self, published: Any, held: Ledger) -> None:
