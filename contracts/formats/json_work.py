@@ -8,6 +8,7 @@ holds the interpreter lock and cannot be interrupted. So such a schema is refuse
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Registry, Resource
@@ -87,8 +88,10 @@ class _Work:
         self._definition = schema
         resource = Resource.from_contents(schema, default_specification=DRAFT202012)
         registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
-        # Once, for an anchor is looked for in all that was not crawled yet.
-        self._resolver = registry.crawl().resolver(_ROOT)
+        with suppress(AttributeError, TypeError):  # a part is no schema, and the validator says so
+            # Once, for an anchor is looked for in all that was not crawled yet.
+            registry = registry.crawl()
+        self._resolver = registry.resolver(_ROOT)
         self._known: dict[Key, _Schema] = {}
         self._root = _Schema(schema)
 

@@ -42,7 +42,7 @@ def heard(gateway: Traffic, stream: str) -> Any:
     return answer.json()["reconciliation"]
 
 
-def answer(gateway: Traffic, stream: str, **findings: Any) -> None:
+def answer(gateway: Traffic, stream: str, /, **findings: Any) -> None:
     """Answer the open request as a job does."""
     asked = heard(gateway, stream)
     result = copy.deepcopy(RESULT)
@@ -63,7 +63,7 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
     expect(section.get_by_role("button")).to_have_count(0)
     heard(gateway, stream)
     expect(section).to_contain_text("the job has heard of it, and the stream goes on", timeout=REFRESHED_MS)
-    answer(gateway, stream, holds=True, lost=0, records={})
+    answer(gateway, stream, answer="holds", holds=True, lost=0, records={})
     expect(section.locator(".state.clear")).to_have_text("Every offset has one fate", timeout=REFRESHED_MS)
     assert [each.split("\n") for each in section.locator(".figures > div").all_inner_texts()] == [
         ["Written", "98\u2009002"],
@@ -81,7 +81,7 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
 
 def test_what_is_lost_or_twice_is_named_also_on_a_phone(gateway: Traffic, stream: str, page: Page) -> None:
     for findings in (
-        {"holds": True, "lost": 0, "records": {}},
+        {"answer": "holds", "holds": True, "lost": 0, "records": {}},
         {
             "lost": 40_311,
             "twice": 1,

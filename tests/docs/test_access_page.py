@@ -22,7 +22,11 @@ COMMANDS = [
     for line in LINES
     if line.startswith(("tidegate keys", "tidegate audit"))
 ]
-MATRIX = re.findall(r"^\| `([a-z]+)`( of everything)? \| [^|]+ \| ([^|]+) \|$", PAGE, flags=re.MULTILINE)
+MATRIX = re.findall(
+    r"^\| `([a-z]+)`( of everything)? \| [^|]+ \| ([^|]+) \|$",
+    PAGE[PAGE.index("| `viewer` |") :].partition("\n\n")[0],
+    flags=re.MULTILINE,
+)
 ALL_RULES = {**RULES, **{(one.method, one.path): one.rule for one in OPERATIONS}}
 
 

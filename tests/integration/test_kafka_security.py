@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from contracts.errors import Unavailable
 from contracts.output_topics import quarantine_topic
 from gateway.broker import BrokerProbe
-from gateway.desk.quarantine import QuarantineReader
+from gateway.desk.quarantine import Origin, QuarantineReader
 from gateway.embedded.broker import BrokerOptions
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
@@ -130,7 +130,7 @@ def test_the_registry_reads_over_every_way(
     kafka = way_in(secured, protocol, tmp_path, mechanism).kafka
     assert BrokerProbe(kafka).answers()
     reader = QuarantineReader(kafka)
-    assert reader.latest("never.quarantine", limit=1).records == ()
+    assert reader.latest(Origin("never", "never"), limit=1).records == ()
     reader.close()
 
 
