@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from gateway.access.principal import Role
 from gateway.access.rules import NATIVE
+from gateway.api.adoptions import ADOPTION
 from gateway.api.examples import CONTRACT
 from gateway.confluent.operations import OPERATIONS
 from tests.unit.confluent.conftest import Ask, record
@@ -110,6 +111,7 @@ def test_every_change_through_the_native_face(client: Any) -> None:
         ),
         ("POST", f"{THERE}/reconciliations", f"{stream}/reconciliations", {}),
         ("POST", f"{THERE}/trips", f"{stream}/trips", trip),
+        ("POST", f"{THERE}/adoptions", f"{stream}/adoptions", ADOPTION),
         ("POST", "/api/v1/keys", "/api/v1/keys", {"name": "job", "grants": ["producer:hospital."]}),
     ]
     for method, _, path, body in made:
