@@ -18,9 +18,9 @@ from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.evidence import EventPointer, provenance_headers, read_provenance
 from contracts.ledger import BatchTotals
 from contracts.output_topics import accepted_topic
-from spark_jobs.data_files import RECORDS
 from spark_jobs.kafka_ledger import transactional_id
 from spark_jobs.outputs import TransactionalProducer
+from spark_jobs.record_spool import RECORDS
 from spark_jobs.records import Destination
 from spark_jobs.steps import Step
 from spark_jobs.task_slots import SlotTarget
