@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import permutations
+from math import isfinite
 from typing import Any, Final
 
 from contracts.compatibility.judging import Judge
@@ -42,6 +43,8 @@ _TEXTS: Final = {
 _MAX_NUMBERS: Final = 8
 _MAX_PATTERNS: Final = 3
 _MAX_LENGTH: Final = 200
+_MAX_DIGITS: Final = 100
+"""Most digits of a whole number that is read exactly; CEL's have 20."""
 _DAY: Final = timedelta(days=1)
 
 
@@ -120,8 +123,10 @@ def _literals(expression: str) -> Iterator[Any]:
     numbers: list[Any] = []
     for match in _LITERAL.finditer(expression):
         if match["number"]:
-            is_whole = match["number"].lstrip("-").isdigit()
-            numbers.append(int(match["number"]) if is_whole else float(match["number"]))
+            text = match["number"]
+            is_whole = text.lstrip("-").isdigit() and len(text) <= _MAX_DIGITS
+            number = int(text) if is_whole else float(text)
+            numbers.extend((number,) if isfinite(number) else ())
         else:
             yield match["text"][1:-1]
     yield from numbers

@@ -17,6 +17,7 @@ from math import prod
 from typing import Final
 
 from contracts.compatibility.expression_values import Constant, Value, constant_of, values_between
+from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError
 from contracts.rule_model import Cel
 from contracts.rules.cel import Outcome, outcome_of, roots_of, tree_of
 from contracts.rules.cel_paths import Roots
@@ -28,6 +29,9 @@ MAX_CHOICES: Final = 4_000
 """Most choices of answers that a proof goes through; a fifth of a second."""
 MAX_OTHERS: Final = 8
 """Most rules, each alone and then together, that are tried to refuse as much as one."""
+MAX_STEPS: Final = 200_000
+"""Most questions that the proofs of one direction of a comparison ask, so that long expressions end undetermined."""
+_EXPRESSIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +96,21 @@ Answers = dict[tuple[_Term, _Question], int]
 Evaluator = Callable[[Answers], int]
 
 
-def refuses_as_much(rule: Cel, others: list[Cel], members: Members) -> bool:
+def refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None) -> bool:
     """Whether each record that breaks a rule surely breaks one of others. True is proven; False says nothing.
 
     `members` says what is known of the records in question, all of which fit their schema. Only rules about the same
-    field, or all about the whole record, are compared.
+    field, or all about the whole record, are compared. A `budget` that is spent proves nothing; `members` may spend
+    from it, too.
     """
+    try:
+        return _refuses_as_much(rule, others, members, Budget(MAX_STEPS) if budget is None else budget)
+    except BudgetSpentError:
+        return False
+
+
+def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget) -> bool:
+    budget.spend(len(others) + 1)
     wanted = _read(rule)
     if wanted is None:
         return False
@@ -105,7 +118,7 @@ def refuses_as_much(rule: Cel, others: list[Cel], members: Members) -> bool:
     read = [each for other in near if (each := _read(other)) is not None]
     known = [each for each in read if each.terms & wanted.terms][:MAX_OTHERS]
     tried = [[each] for each in known] + ([known] if len(known) > 1 else [])
-    return any(_proven(wanted, each, asked) for asked in (_nothing, members) for each in tried)
+    return any(_proven(wanted, each, asked, budget) for asked in (_nothing, members) for each in tried)
 
 
 def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
@@ -125,10 +138,7 @@ class _Expression:
     questions: frozenset[tuple[_Term, _Question]]
     roots: Roots
     breaks_unknown: bool
-
-    @property
-    def terms(self) -> frozenset[_Term]:
-        return frozenset(term for term, _ in self.questions)
+    terms: frozenset[_Term]
 
     def may_break(self, answers: Answers) -> bool:
         """Whether a record with these answers may break the rule."""
@@ -139,7 +149,7 @@ class _Expression:
         return not self.evaluate(answers) & (_TRUE | (0 if self.breaks_unknown else _UNKNOWN))
 
 
-def _proven(wanted: _Expression, known: list[_Expression], members: Members) -> bool:
+def _proven(wanted: _Expression, known: list[_Expression], members: Members, budget: Budget) -> bool:
     questions: dict[_Term, list[_Question]] = {}
     for expression in (wanted, *known):
         for term, question in expression.questions:
@@ -148,18 +158,22 @@ def _proven(wanted: _Expression, known: list[_Expression], members: Members) -> 
     # Where something above a member is null, the library is asked again without nulls, and `has` answers otherwise.
     asks_presence = any(_IS_THERE in each for each in questions.values())
     astray = _UNKNOWN | _ERROR if asks_presence else _UNKNOWN
-    choices = [
-        [
-            {(term, question): answer for question, answer in zip(asked, answers, strict=True)}
-            for answers in dict.fromkeys(_answers(term, asked, wanted.roots, members, astray))
-        ]
-        for term, asked in questions.items()
-    ]
-    if prod(len(each) for each in choices) > MAX_CHOICES:
-        return False
+    choices: list[list[Answers]] = []
+    for term, asked in questions.items():
+        found: dict[tuple[int, ...], None] = {}
+        for answers in _answers(term, asked, wanted.roots, members, astray):
+            budget.spend(len(asked))
+            found[answers] = None
+        choices.append(
+            [{(term, each): answer for each, answer in zip(asked, one, strict=True)} for one in found]
+        )
+        if prod(len(each) for each in choices) > MAX_CHOICES:
+            return False
+    steps = sum(len(each) for each in questions.values())
     for chosen in product(*choices):
-        answers = {key: answer for each in chosen for key, answer in each.items()}
-        if wanted.may_break(answers) and not any(each.surely_breaks(answers) for each in known):
+        budget.spend(steps)
+        chosen_answers = {key: answer for each in chosen for key, answer in each.items()}
+        if wanted.may_break(chosen_answers) and not any(each.surely_breaks(chosen_answers) for each in known):
             return False
     return True
 
@@ -187,6 +201,7 @@ def _answers(
         yield tuple(_UNKNOWN for _ in asked)
 
 
+@lru_cache(maxsize=_EXPRESSIONS_KEPT)
 def _read(rule: Cel) -> _Expression | None:
     """Read a rule; None where a part of it has no tree."""
     node, reader = tree_of(rule), _Reader(roots_of(rule))
@@ -195,7 +210,8 @@ def _read(rule: Cel) -> _Expression | None:
     evaluate = reader.read(node)
     # With a field, its absence is a matter of `nulls`, and what else is missing one of `strict`.
     unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
-    return _Expression(evaluate, frozenset(reader.questions), roots_of(rule), unknown)
+    terms = frozenset(term for term, _ in reader.questions)
+    return _Expression(evaluate, frozenset(reader.questions), roots_of(rule), unknown, terms)
 
 
 def _is_known(node: Node) -> bool:

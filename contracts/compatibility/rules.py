@@ -7,15 +7,16 @@ that shows the difference. What is neither proven nor shown is undetermined, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cache
 from typing import Any, Final
 
 from contracts.compatibility.changes import Change, was_and_is
 from contracts.compatibility.constants import fields_of_rule, places_of_rule
 from contracts.compatibility.effects import effect, refuses
-from contracts.compatibility.expressions import refuses_as_much
+from contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
 from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
+from contracts.compatibility.json_schema.prover import Budget
 from contracts.compatibility.judging import Judge, Pair
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.predicates import Predicate, implied, predicate_of
@@ -23,6 +24,7 @@ from contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from contracts.compatibility.separation import Search
 from contracts.model import DataContract
 from contracts.rule_model import Cel, Rule
+from contracts.rules.places import Path
 
 CODES: Final = {
     "rule.added": "a rule is new",
@@ -41,6 +43,8 @@ MAX_PROOFS: Final = 8
 """Most rules of a direction for which a proof is sought in the schema."""
 MAX_EXPRESSION: Final = 2_000
 """Longest expression in CEL that is compared but by its text."""
+_MEMBER_STEPS: Final = 1_000
+"""Steps of the budget of expressions that are charged for what a schema proves of one member."""
 _ANNOTATIONS: Final = frozenset({"id", "kind", "description", "severity", "on_violation"})
 _CONSEQUENCE: Final = frozenset({"severity", "on_violation"})
 
@@ -69,7 +73,8 @@ def _one_way(
     search = Search(Pair(old, new))
     before = {rule.id: rule for rule in old.contract.rules}
     known: list[Predicate] | None = None
-    proofs = MAX_PROOFS
+    proofs, budget = MAX_PROOFS, Budget(MAX_STEPS)
+    members = _members_of(old, budget)
     for rule in new.contract.rules:
         predecessor = before.get(rule.id)
         if not refuses(rule, new.contract):
@@ -78,7 +83,7 @@ def _one_way(
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
         known = _refusing(old) if known is None else known
-        if not is_altered and (_is_implied(rule, new, known) or _is_expressed(rule, old)):
+        if not is_altered and (_is_implied(rule, new, known) or _is_expressed(rule, old, members, budget)):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
@@ -124,7 +129,7 @@ def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
     return predicate is not None and implied(predicate, known)
 
 
-def _is_expressed(rule: Rule, old: Judge) -> bool:
+def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
     """Whether expressions of the old side refuse what an expression refuses."""
     if not isinstance(rule, Cel) or len(rule.expr) > MAX_EXPRESSION:
         return False
@@ -135,7 +140,18 @@ def _is_expressed(rule: Rule, old: Judge) -> bool:
     ]
     # What stood under the same name is tried first.
     others.sort(key=lambda each: each.id != rule.id)
-    return bool(others) and refuses_as_much(rule, others, partial(member_of, old.contract, old.fields))
+    return bool(others) and refuses_as_much(rule, others, members, budget)
+
+
+def _members_of(old: Judge, budget: Budget) -> Members:
+    """Return what says what is known of a member of the records of `old`; each proof is charged, and made once."""
+
+    @cache
+    def known(path: Path) -> Member | None:
+        budget.spend(_MEMBER_STEPS)
+        return member_of(old.contract, old.fields, path)
+
+    return known
 
 
 def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> Iterator[Change]:

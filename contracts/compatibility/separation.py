@@ -21,6 +21,8 @@ MAX_RECORDS: Final = 2_000
 MAX_JUDGEMENTS: Final = 150_000
 """Most rules that are asked about records in a direction, before each rule is left with MIN_RECORDS."""
 MIN_RECORDS: Final = 10
+MAX_OVERDRAFT: Final = 1_000_000
+"""Most rules that are asked after that; the rules that are left are undetermined, so that thousands of them end."""
 MAX_FIELDS: Final = 4
 """Most fields of which the values are varied together."""
 _MAX_UNFIT: Final = 200
@@ -45,7 +47,10 @@ class Search:
         """
         near = [rule, *others]
         names = _fields(near)[:MAX_FIELDS]
+        if self._left < -MAX_OVERDRAFT:
+            return None
         bound = [each for each in self._pair.old.contract.rules if set(fields_of_rule(each)) & set(names)]
+        self._left -= self._cost + len(bound)
         found = self._found(rule, names, [*near, *bound])
         # What the rule is about may be bound to other fields by other rules.
         wider = list(dict.fromkeys([*names, *_fields(bound)]))[:MAX_FIELDS]

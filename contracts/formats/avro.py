@@ -232,6 +232,10 @@ def _compile(definition: Any) -> tuple[Any, dict[str, Any], AvroType]:
         raise ContractError.at(_DEFINITION, f"not an Avro schema: no type is named {error.name}") from None
     except SchemaParseException as error:
         raise ContractError.at(_DEFINITION, f"not an Avro schema: {error}") from None
+    except OverflowError:  # fastavro turns the default of a float into a double
+        raise ContractError.at(
+            _DEFINITION, "not an Avro schema: a default is too large for a double; write a smaller number"
+        ) from None
     except (TypeError, KeyError, AttributeError, ValueError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ContractError.at(_DEFINITION, f"not an Avro schema: {reason}") from None

@@ -278,10 +278,13 @@ def _logical(schema: dict[str, Any], kind: str) -> Logical | None:
     return Logical(str(name))
 
 
-def depth_exceeds(definition: Any) -> bool:
-    """Whether a schema document is nested so deep that walking it may end in a recursion error."""
+def depth_exceeds(definition: Any, most: int = 3 * MAX_NESTING) -> bool:
+    """Return whether a document has more than `most` levels, so that walking it may end in a recursion error.
+
+    By default as many as the deepest schema may have, of which a field costs three.
+    """
     level = [definition]
-    for _ in range(3 * MAX_NESTING):  # a field costs three levels of the document
+    for _ in range(most):
         level = [
             child
             for node in level

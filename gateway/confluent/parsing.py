@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from math import isfinite
+from typing import Any, Final, NoReturn
 
 from contracts.errors import ContractError
 from contracts.formats.avro import AvroFormat
+from contracts.formats.avro_types import depth_exceeds
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.model import AvroSchema, JsonSchema
 from gateway.confluent.avro_text import avro_text, named_types, with_types
@@ -27,6 +29,10 @@ from gateway.confluent.errors import Refused, invalid_schema
 from gateway.confluent.json_text import bundled, json_text
 
 SCHEMA_TYPES = (JSON, AVRO)
+MAX_DEPTH: Final = 256
+"""Most levels of a schema, values included: the libraries that read and write it end there."""
+MAX_DIGITS: Final = 4_300
+"""Most digits of a whole number; Python converts no more at once."""
 _READ_KEPT = 128
 
 
@@ -86,7 +92,9 @@ def parse_schema(
         return _avro(schema, others) if schema_type == AVRO else _json(schema, others, dialect)
     except ContractError as error:
         raise invalid_schema(_told(error)) from error
-    except (RecursionError, UnicodeEncodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except RecursionError as error:
+        raise _too_deep() from error
+    except (UnicodeEncodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise invalid_schema(f"it cannot be read: {error}") from error
 
 
@@ -102,6 +110,7 @@ def _avro(schema: Any, others: Mapping[str, ParsedSchema]) -> ParsedSchema:
         for other in others.values():
             types.update(named_types(other.definition))
         definition = with_types(definition, types)
+    _check_depth(definition)
     AvroFormat(AvroSchema(type="avro", definition=definition))
     return _sound(ParsedSchema(AVRO, text, avro_text(schema, sort_properties=True), definition))
 
@@ -113,6 +122,7 @@ def _json(schema: Any, others: Mapping[str, ParsedSchema], dialect: str) -> Pars
     is_draft_7 = not is_named and dialect == DRAFT_7
     whole = read_as(schema, dialect) if is_draft_7 else schema
     definition = bundled(whole, {name: other.definition for name, other in others.items()})
+    _check_depth(definition)
     try:
         _compile(definition)
     except ContractError as error:
@@ -177,9 +187,37 @@ def _read(text: str, *, lenient: bool) -> Any:
     if lenient and stripped.replace("_", "").replace(".", "").isalnum() and stripped.isascii():
         return stripped
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        return json.loads(text, parse_int=_whole_number, parse_float=_double, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise _too_deep() from error
+    except ValueError as error:
         raise invalid_schema(f"it is no JSON: {error}") from error
+
+
+def _whole_number(text: str) -> int:
+    if len(text.removeprefix("-")) > MAX_DIGITS:
+        raise invalid_schema(
+            f"the number {text:.20}... has {len(text):,} digits; write at most {MAX_DIGITS:,} of them"
+        )
+    return int(text)
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise invalid_schema(f"the number {text:.40} is larger than a double holds; write a smaller one")
+    return number
+
+
+def _check_depth(definition: Any) -> None:
+    if depth_exceeds(definition, MAX_DEPTH):
+        raise _too_deep()
+
+
+def _too_deep() -> Refused:
+    return invalid_schema(
+        f"it is nested deeper than {MAX_DEPTH} levels, with what its references lead to; nest it less"
+    )
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.confluent.avro_text import full_name
@@ -49,10 +49,10 @@ def with_inline_tags(schema_type: str, text: str, tags: Mapping[str, Iterable[st
     A path is a full name in which `*` stands for a part and `**` for any number of them.
     """
     definition = json.loads(text)
-    patterns = [(_pattern(path), tuple(found)) for path, found in tags.items()]
+    patterns = [(_parts(path), tuple(found)) for path, found in tags.items()]
     for paths, node in _places(schema_type, definition):
-        for pattern, found in patterns:
-            if any(pattern.fullmatch(path) for path in paths):
+        for parts, found in patterns:
+            if any(_fits(path, parts) for path in paths):
                 held = node.get(TAGS, [])
                 _put(node, [*held, *(tag for tag in found if tag not in held)])
     return json.dumps(definition, ensure_ascii=False, separators=(",", ":"))
@@ -69,10 +69,37 @@ def _plain(path: str) -> str:
     return path.lstrip(".")
 
 
-def _pattern(path: str) -> re.Pattern[str]:
-    parts = re.split(r"(\*\*|\*)", _plain(path))
-    words = {"**": ".*", "*": "[^.]*"}
-    return re.compile("".join(words.get(part, re.escape(part)) for part in parts))
+def _parts(path: str) -> tuple[str, ...]:
+    """Split a path into texts, each `*`, and each run of more stars, which stands for as much as `**`."""
+    return tuple(part for part in re.split(r"(\*+)", _plain(path)) if part)
+
+
+def _fits(name: str, parts: Iterable[str]) -> bool:
+    """Return whether a name fits the parts of a path.
+
+    All ends of a match are followed at once: the backtracking of `re` takes n^k steps for k stars.
+    """
+    ends: Collection[int] = (0,)
+    for part in parts:
+        if part == "*":
+            ends = _up_to_dots(name, ends)
+        elif part.startswith("**"):
+            ends = range(min(ends), len(name) + 1)
+        else:
+            ends = [end + len(part) for end in ends if name.startswith(part, end)]
+        if not ends:
+            return False
+    return len(name) in ends
+
+
+def _up_to_dots(name: str, ends: Iterable[int]) -> list[int]:
+    """Return each position, in order, that is reached from one of `ends` without crossing a dot."""
+    reached: list[int] = []
+    for end in ends:
+        if not reached or end > reached[-1]:
+            dot = name.find(".", end)
+            reached.extend(range(end, (len(name) if dot < 0 else dot) + 1))
+    return reached
 
 
 def _places(schema_type: str, definition: Any) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -316,6 +316,17 @@ def test_what_is_no_json_schema_is_refused(text: str) -> None:
     assert raised.value.error_code == 42201
 
 
+@pytest.mark.parametrize("stars", ["*", "**", "***"])
+def test_a_path_of_many_wildcards_is_matched_without_backtracking(stars: str) -> None:
+    """Backtracking takes more than 2^60 steps for it, and never ends."""
+    name = "a" * 80
+    schema = json.dumps({"properties": {name: {"type": "string"}}})
+    found = with_inline_tags("JSON", schema, {f"{stars}a" * 40 + "b": ["NO"], f"{stars}a" * 40: ["YES"]})
+    assert json.loads(found)["properties"][name]["confluent:tags"] == ["YES"]
+    found = with_inline_tags("JSON", schema, {"**.*a.**": ["NO"], "$.*a*": ["YES"], "*": ["NO"]})
+    assert json.loads(found)["properties"][name]["confluent:tags"] == ["YES", "NO"]
+
+
 def test_tags_reach_fields_by_wildcards_in_both_formats() -> None:
     avro = '{"type":"record","name":"h.R","fields":[{"name":"a","type":"int"},{"name":"b","type":["null",{"type":"record","name":"S","fields":[{"name":"c","type":"int"}]}]}]}'
     inline = with_inline_tags("AVRO", avro, {"h.R.*": ["ONE"], "**.c": ["TWO"]})

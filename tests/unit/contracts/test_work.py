@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from contracts.compatibility.compare import compare
+from contracts.compatibility.judging import Judge
+from contracts.compatibility.rules import compare_rules
 from contracts.document import lint, parse_contract
-from contracts.errors import ContractError
+from contracts.errors import ContractError, Problem
 from contracts.formats.json_fields import JsonFields
 from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
 from contracts.model import DataContract
@@ -169,3 +171,127 @@ def test_lint_says_where_the_work_is(worst: Path) -> None:
         lint(worst)
     (problem,) = caught.value.problems
     assert problem.line is not None
+
+
+def cel(*expressions: str, **changes: Any) -> DataContract:
+    """Return a contract whose rules are these expressions over a hundred integers."""
+    fields = {f"f{index}": {"type": "integer"} for index in range(100)}
+    rules = [
+        {"id": f"r{index}", "kind": "cel", "expr": each, "severity": "error"}
+        for index, each in enumerate(expressions)
+    ]
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, **fields}}
+    return contract_of(schema, rules=rules, **changes)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda n: " && ".join(f"this.f{index} > {index}" for index in range(n)),
+        lambda n: " || ".join(f"this.f{index} > {index}" for index in range(n)),
+        lambda n: " && ".join(
+            f"(this.f{index} > {index} || this.f{index + 1} < 3)" for index in range(n // 2)
+        ),
+        lambda n: " && ".join(f"this.id != {index}" for index in range(n)),
+    ],
+    ids=["and", "or", "and of or", "one field"],
+)
+def test_comparing_long_expressions_ends_within_a_budget(expression: Callable[[int], str]) -> None:
+    for size in (16, 32, 64, 96):
+        base, candidate = (
+            cel(expression(size) + more, version=version)
+            for more, version in (("", "1.0.0"), (" && this.id > 0", "1.1.0"))
+        )
+        assert steps_of(lambda old=base, new=candidate: compare(old, new), 1_200_000) > 0
+
+
+def test_comparing_many_long_rules_asks_one_budget_of_questions() -> None:
+    base, candidate = (
+        cel(
+            *(
+                " && ".join(f"this.f{rule} > {rule + more + each}" for each in range(20))
+                for rule in range(100)
+            )
+        )
+        for more in (0, 1)
+    )
+    steps = steps_of(lambda: list(compare_rules(Judge(base), Judge(candidate))), 6_000_000)
+    assert steps > 0
+
+
+@pytest.mark.parametrize("size", [20, 33, 1_000, 20_000])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda n: "(" * n + "this.id > 1" + ")" * n,
+        lambda n: "this.id > 1 ? true : " * n + "true",
+        lambda n: "+".join(["this.id"] * n) + " > 3",
+        lambda n: "this.id" + "[0]" * n + " > 1",
+        lambda n: "!" * n + "(this.id > 1)",
+        lambda n: "[1].all(x, " * n + "this.id > 1" + ")" * n,
+        lambda n: "this.id > 1e" + "9" * n,
+        lambda n: "this.id > " + "9" * n,
+        lambda n: "this.id > " + "0" * n,
+    ],
+    ids=["parentheses", "conditions", "sums", "items", "not", "all", "exponent", "digits", "zeros"],
+)
+def test_deep_or_large_expressions_compare_or_are_a_named_mistake(
+    expression: Callable[[int], str], size: int
+) -> None:
+    """No depth and no number ends in an error of Python: what compiles is compared, too."""
+    text = expression(size)
+    base, candidate = (
+        cel(text + more, version=version) for more, version in (("", "1.0.0"), (" && true", "1.1.0"))
+    )
+    mistakes: list[Problem] = []
+    try:
+        compile_plan(base)
+    except ContractError as error:
+        mistakes.extend(error.problems)
+    else:
+        compare(base, candidate)
+    assert {each.pointer for each in mistakes} <= {"/rules/0/expr"}
+
+
+NESTED = {
+    ".json": lambda n: '{"schema": ' + "[" * n + "]" * n + "}",
+    ".yaml": lambda n: "schema: " + "[" * n + "]" * n,
+    "block.yaml": lambda n: "".join(f"{' ' * level}a:\n" for level in range(n)),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_a_document_nested_too_deep_says_where(name: str) -> None:
+    sizes = (200, 400, 700) if name == "block.yaml" else (1_000, 10_000, 100_000)
+    for size in sizes:
+        with pytest.raises(ContractError, match="nested deeper than 100 levels") as caught:
+            parse_contract(NESTED[name](size), name=f"c{name}", read_schema=None)
+        assert caught.value.problems[0].line is not None
+
+
+def test_aliases_are_followed_up_to_a_bound() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]" for each in range(1, 40)]
+    for count in (10, 20, 40):
+        text = "\n".join(lines[:count])
+        with pytest.raises(ContractError, match="has more than 200,000 values") as caught:
+            parse_contract(text, name="c.yaml", read_schema=None)
+        assert caught.value.problems[0].line is not None
+        assert (
+            steps_of(lambda text=text: parse_contract(text, name="c.yaml", read_schema=None), 1_000_000) > 0
+        )
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.yaml"])
+@pytest.mark.parametrize("number", ["9" * 100_000, "-" + "9" * 4_301, "1e999999999", "1e-999999999"])
+def test_a_number_that_nothing_holds_is_a_named_mistake(name: str, number: str) -> None:
+    with pytest.raises(ContractError, match="cannot be kept exactly") as caught:
+        parse_contract(f'{{"schema": {number}}}', name=name, read_schema=None)
+    assert (caught.value.problems[0].line, caught.value.problems[0].column) == (1, 12)
+
+
+def test_a_default_beyond_a_double_is_a_named_mistake_of_an_avro_schema() -> None:
+    field = {"name": "a", "type": "double", "default": 10**400}
+    avro = {"type": "avro", "definition": {"type": "record", "name": "R", "fields": [field]}}
+    with pytest.raises(ContractError, match="too large for a double"):
+        compile_plan(contract_of({}, schema=avro, columns=[]))

@@ -53,3 +53,63 @@ def test_the_confluent_face_names_the_mistake(client: Client, path: str, keyword
     answer = asked(client, "POST", path, wanted)
     assert answer.status_code == 422
     assert REFUSED in answer.json()["message"]
+
+
+DEEP = {
+    "JSON": [f'{{"x":{"[" * 300}{"]" * 300}}}', '{"items":' * 900 + "true" + "}" * 900],
+    "AVRO": [
+        '{"type":"array","items":' * 300 + '"string"' + "}" * 300,
+        f'{{"type":"record","name":"R","x":{"[" * 300}{"]" * 300},"fields":[{{"name":"a","type":"long"}}]}}',
+    ],
+}
+NUMBERS = {"1e999999999": "than a double holds", "9" * 4_301: "has 4,301 digits", "9" * 1_000_000: "digits"}
+
+
+@pytest.mark.parametrize("path", ["/subjects/a-value/versions", "/compatibility/subjects/a-value/versions"])
+@pytest.mark.parametrize("schema_type", DEEP)
+def test_the_confluent_face_names_the_depth(client: Client, path: str, schema_type: str) -> None:
+    known = {"schemaType": schema_type, "schema": '{"type": "string"}'}
+    assert asked(client, "POST", "/subjects/a-value/versions", known).status_code == 200
+    for text in (*DEEP[schema_type], '{"a":' * 100_000):
+        answer = asked(client, "POST", path, {"schemaType": schema_type, "schema": text})
+        assert answer.status_code == 422
+        assert "nested deeper than 256 levels" in answer.json()["message"]
+
+
+def test_the_confluent_face_keeps_what_is_as_deep_as_may_be(client: Client) -> None:
+    text = '{"type":"array","items":' * 255 + '"string"' + "}" * 255
+    assert asked(client, "POST", "/subjects/a-value/versions", {"schema": text}).status_code == 200
+    assert client.get("/subjects/a-value/versions/1/schema").status_code == 200
+    outer = {"type": "record", "name": "B", "fields": [{"name": "a", "type": "A"}]}
+    inner = {
+        "type": "record",
+        "name": "A",
+        "fields": [
+            {"name": "a", "type": json.loads('{"type":"array","items":' * 250 + '"string"' + "}" * 250)}
+        ],
+    }
+    assert asked(client, "POST", "/subjects/inner/versions", {"schema": json.dumps(inner)}).status_code == 200
+    references = [{"name": "A", "subject": "inner", "version": 1}]
+    body = {"schema": json.dumps(outer), "references": references}
+    answer = asked(client, "POST", "/subjects/outer/versions", body)
+    assert answer.status_code == 422
+    assert "what its references lead to" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=["exponent", "digits", "many digits"])
+@pytest.mark.parametrize("keyword", ["minimum", "multipleOf", "minLength", "const", "default", "x-y"])
+def test_the_confluent_face_names_the_number(client: Client, keyword: str, number: str) -> None:
+    body = {"schemaType": "JSON", "schema": f'{{"properties":{{"a":{{"{keyword}":{number}}}}}}}'}
+    answer = asked(client, "POST", "/subjects/a-value/versions", body)
+    assert answer.status_code == 422
+    assert NUMBERS[number] in answer.json()["message"]
+
+
+@pytest.mark.parametrize("path", ["/subjects/a-value/versions", "/compatibility/subjects/a-value/versions"])
+def test_a_default_beyond_a_double_is_a_mistake_of_an_avro_schema(client: Client, path: str) -> None:
+    assert asked(client, "POST", "/subjects/a-value/versions", {"schema": '"string"'}).status_code == 200
+    field = {"name": "a", "type": "double", "default": 10**400}
+    schema = json.dumps({"type": "record", "name": "R", "fields": [field]})
+    answer = asked(client, "POST", path, {"schema": schema})
+    assert answer.status_code == 422
+    assert "too large for a double" in answer.json()["message"]
