@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
-from .conftest import CONTRACT, Run
+import pytest
+
+from tests.steps import chain, steps_of
+from tests.unit.checks.workplace import contract_text
+
+from .conftest import CONTRACT, Ran, Run
+
+MOST = 200_000
+
+
+def worst_schema(keyword: str) -> dict[str, Any]:
+    return {"type": "json-schema", "definition": chain(40, lambda ref: {keyword: [ref, ref]})}
 
 
 def test_a_sound_contract(tidegate: Run, contract: Path) -> None:
@@ -101,3 +114,37 @@ def test_a_name_that_may_be_misspelt_is_a_warning_with_its_place(tidegate: Run, 
     assert count == "1 warning in 1 file"
     assert ran.returncode == 0
     assert tidegate("lint", "--strict", contract).returncode == 1
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_the_worst_schema_is_a_named_mistake_within_a_bound(
+    tidegate: Run, tmp_path: Path, keyword: str
+) -> None:
+    """A schema that needs 2^40 looks must not hang the run of a pull request."""
+    worst = tmp_path / "worst.json"
+    worst.write_text(contract_text(schema=worst_schema(keyword)))
+    runs: list[Ran] = []
+    assert steps_of(lambda: runs.append(tidegate("lint", worst)), MOST) > 0
+    (ran,) = runs
+    assert ran.returncode == 1
+    assert re.search(rb"worst\.json:\d+:\d+: a value is looked at more than 10,", ran.stderr)
+
+
+@pytest.mark.parametrize("worst_is_candidate", [True, False])
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_a_check_with_the_worst_schema_on_either_side_ends_within_a_bound(
+    tidegate: Run, tmp_path: Path, keyword: str, *, worst_is_candidate: bool
+) -> None:
+    """The candidate and what it is compared with both come from a pull request or its base."""
+    worst, sound = tmp_path / "worst.json", tmp_path / "sound.json"
+    worst.write_text(contract_text(schema=worst_schema(keyword)))
+    sound.write_text(contract_text(version="1.0.1"))
+    candidate, base = (worst, sound) if worst_is_candidate else (sound, worst)
+    runs: list[Ran] = []
+    assert steps_of(lambda: runs.append(tidegate("check", candidate, "--against", base)), MOST) > 0
+    (ran,) = runs
+    assert ran.returncode == int(
+        worst_is_candidate
+    )  # what is compared with is not to be mended here: a warning
+    assert b"a value is looked at more than 10," in ran.stdout + ran.stderr
+    assert b"Traceback" not in ran.stderr

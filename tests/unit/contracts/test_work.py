@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from contracts.compatibility.compare import compare
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.rules import compare_rules
+from contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
+from contracts.compatibility.json_schema.prover import Budget
 from contracts.document import lint, parse_contract
 from contracts.errors import ContractError, Problem
 from contracts.formats.json_fields import JsonFields
@@ -19,6 +19,7 @@ from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError,
 from contracts.model import DataContract
 from contracts.plan import check_compiles, compile_plan
 from contracts.privacy.classes import classes_of
+from contracts.rule_model import Cel
 from tests.steps import chain, loops, steps_of
 
 Make = Callable[[int], dict[str, Any]]
@@ -205,18 +206,20 @@ def test_comparing_long_expressions_ends_within_a_budget(expression: Callable[[i
         assert steps_of(lambda old=base, new=candidate: compare(old, new), 1_200_000) > 0
 
 
-def test_comparing_many_long_rules_asks_one_budget_of_questions() -> None:
-    base, candidate = (
-        cel(
-            *(
-                " && ".join(f"this.f{rule} > {rule + more + each}" for each in range(20))
-                for rule in range(100)
-            )
-        )
-        for more in (0, 1)
+def test_many_long_rules_share_one_budget_of_questions() -> None:
+    def long(more: int) -> list[Cel]:
+        texts = [" && ".join(f"this.id > {each + rule + more}" for each in range(64)) for rule in range(20)]
+        return [rule for rule in cel(*texts).rules if isinstance(rule, Cel)]
+
+    old, new, budget = long(1), long(0), Budget(MAX_STEPS)
+    proven: list[bool] = []
+    steps = steps_of(
+        lambda: proven.extend(refuses_as_much(rule, old, lambda _: None, budget) for rule in new)
     )
-    steps = steps_of(lambda: list(compare_rules(Judge(base), Judge(candidate))), 6_000_000)
-    assert steps > 0
+    assert steps < 10 * MAX_STEPS
+    assert budget.left < 0
+    assert len(proven) == len(new)
+    assert not proven[-1]
 
 
 @pytest.mark.parametrize("size", [20, 33, 1_000, 20_000])
