@@ -18,6 +18,7 @@ from contracts.formats.json_fields import JsonFields
 from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
 from contracts.model import DataContract
 from contracts.plan import check_compiles, compile_plan
+from contracts.privacy.account import Teller
 from contracts.privacy.classes import classes_of
 from contracts.rule_model import Cel
 from tests.steps import chain, loops, steps_of
@@ -66,6 +67,14 @@ def _compared(schema: dict[str, Any]) -> object:
     return compare(contract_of(schema), later)
 
 
+def _told(schema: dict[str, Any]) -> object:
+    """Explain what records break, to readers who see classified fields masked."""
+    plan = compile_plan(contract_of({**schema, "maxProperties": 1, "type": "object"}))
+    values = [b'{"id": "x", "tagged": 1, "a": {"a": {"a": 1}}, "last": 2}', b"[]", b"{", None]
+    teller = Teller.of(plan)
+    return [teller.tell(value, verdict.violations) for value in values for verdict in (plan.explain(value),)]
+
+
 WALKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "parse": lambda schema: parse_contract(text_of(schema), name="c.json", read_schema=None),
     "compile": lambda schema: check_compiles(contract_of(schema)),
@@ -79,6 +88,7 @@ BOUNDED: dict[str, Callable[[dict[str, Any]], object]] = {
     "classes": lambda schema: classes_of(contract_of(schema)),
     "plan": lambda schema: compile_plan(contract_of(schema)),
     "compare": _compared,
+    "explain": _told,
 }
 """Walks with a bound of their own below what `steps_of` allows: 2,000 pointers, 5,000 places, 20,000 inlined schemas, 50,000 steps of proof."""
 

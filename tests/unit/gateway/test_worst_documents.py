@@ -8,12 +8,16 @@ from typing import Any
 import httpx
 import orjson
 import pytest
+from sqlalchemy import create_engine, text
 
 from gateway.api.examples import CONTRACT
+from gateway.factory import Factory
 from tests.steps import chain, steps_of
 from tests.unit.conftest import Client
 
 MOST = 200_000
+COMPARED = 3_000_000
+"""Most steps of a request that compares with a document which is not refused because it is kept already."""
 REFUSED = "a value is looked at more than 10,"
 KEYWORDS = ["allOf", "anyOf", "oneOf"]
 
@@ -22,12 +26,12 @@ def worst(keyword: str) -> dict[str, Any]:
     return chain(40, lambda ref: {keyword: [ref, ref]})
 
 
-def asked(client: Client, method: str, path: str, body: Any) -> httpx.Response:
-    """Send a request whose answer takes at most MOST steps."""
+def asked(client: Client, method: str, path: str, body: Any, most: int = MOST) -> httpx.Response:
+    """Send a request whose answer takes at most so many steps."""
     answers: list[httpx.Response] = []
     content = orjson.dumps(body)
     headers = {"Content-Type": "application/json"}
-    steps_of(lambda: answers.append(client.request(method, path, content=content, headers=headers)), MOST)
+    steps_of(lambda: answers.append(client.request(method, path, content=content, headers=headers)), most)
     return answers[0]
 
 
@@ -70,15 +74,15 @@ NUMBERS = {"1e999999999": "than a double holds", "9" * 4_301: "has 4,301 digits"
 def test_the_confluent_face_names_the_depth(client: Client, path: str, schema_type: str) -> None:
     known = {"schemaType": schema_type, "schema": '{"type": "string"}'}
     assert asked(client, "POST", "/subjects/a-value/versions", known).status_code == 200
-    for text in (*DEEP[schema_type], '{"a":' * 100_000):
-        answer = asked(client, "POST", path, {"schemaType": schema_type, "schema": text})
+    for schema in (*DEEP[schema_type], '{"a":' * 100_000):
+        answer = asked(client, "POST", path, {"schemaType": schema_type, "schema": schema})
         assert answer.status_code == 422
         assert "nested deeper than 256 levels" in answer.json()["message"]
 
 
 def test_the_confluent_face_keeps_what_is_as_deep_as_may_be(client: Client) -> None:
-    text = '{"type":"array","items":' * 255 + '"string"' + "}" * 255
-    assert asked(client, "POST", "/subjects/a-value/versions", {"schema": text}).status_code == 200
+    deepest = '{"type":"array","items":' * 255 + '"string"' + "}" * 255
+    assert asked(client, "POST", "/subjects/a-value/versions", {"schema": deepest}).status_code == 200
     assert client.get("/subjects/a-value/versions/1/schema").status_code == 200
     outer = {"type": "record", "name": "B", "fields": [{"name": "a", "type": "A"}]}
     inner = {
@@ -113,3 +117,46 @@ def test_a_default_beyond_a_double_is_a_mistake_of_an_avro_schema(client: Client
     answer = asked(client, "POST", path, {"schema": schema})
     assert answer.status_code == 422
     assert "too large for a double" in answer.json()["message"]
+
+
+@pytest.fixture
+def kept(client: Client, factory: Factory) -> str:
+    """A version with the worst schema, as an earlier release let it into the registry; returns its contract's id."""
+    content = orjson.dumps(CONTRACT | {"status": "active"})
+    assert client.post("/api/v1/contracts", content).status_code == 201
+    document = CONTRACT | {
+        "schema": {"type": "json-schema", "definition": worst("anyOf")},
+        "rules": [],
+        "status": "active",
+    }
+    engine = create_engine(factory.settings.database_url.get_secret_value())
+    with engine.begin() as connection:
+        changed = connection.execute(
+            text("UPDATE contract_versions SET document = :document"), {"document": orjson.dumps(document)}
+        )
+    engine.dispose()
+    assert changed.rowcount == 1
+    return str(CONTRACT["id"])
+
+
+def test_the_page_of_a_kept_contract_is_shown(client: Client, kept: str) -> None:
+    answer = asked(client, "GET", f"/desk/contracts/{kept}", None)
+    assert answer.status_code == 200
+    assert "d39" in answer.text
+
+
+def test_judging_and_explaining_by_a_kept_contract_names_the_mistake(client: Client, kept: str) -> None:
+    path = f"/api/v1/contracts/{kept}/versions/latest/judge"
+    answer = asked(client, "POST", path, {"records": [{"value": {"id": "no"}}]})
+    assert answer.status_code == 422
+    assert REFUSED in answer.text
+
+
+@pytest.mark.parametrize("path", ["/api/v1/contracts", "/api/v1/contracts/check"])
+def test_a_version_after_a_kept_one_is_compared_within_the_bound(
+    client: Client, kept: str, path: str
+) -> None:
+    answer = asked(
+        client, "POST", path, CONTRACT | {"id": kept, "version": "1.3.0", "status": "active"}, COMPARED
+    )
+    assert answer.status_code < 500
