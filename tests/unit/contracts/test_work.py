@@ -15,8 +15,9 @@ from contracts.compatibility.json_schema.prover import Budget
 from contracts.document import lint, parse_contract
 from contracts.errors import ContractError, Problem
 from contracts.formats.json_fields import JsonFields
+from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
-from contracts.model import DataContract
+from contracts.model import DataContract, JsonSchema
 from contracts.plan import check_compiles, compile_plan
 from contracts.privacy.account import Teller
 from contracts.privacy.classes import classes_of
@@ -308,3 +309,17 @@ def test_a_default_beyond_a_double_is_a_named_mistake_of_an_avro_schema() -> Non
     avro = {"type": "avro", "definition": {"type": "record", "name": "R", "fields": [field]}}
     with pytest.raises(ContractError, match="too large for a double"):
         compile_plan(contract_of({}, schema=avro, columns=[]))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": [{"type": "string"}]},  # an array of schemas until 2019-09
+        {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"p": False}},
+        {"$defs": {"a": 5}, "$ref": "#/$defs/a"},
+    ],
+)
+def test_what_is_no_schema_in_its_draft_is_left_to_the_validator(schema: dict[str, Any]) -> None:
+    check_work(schema)
+    with pytest.raises(ContractError, match="not a JSON Schema"):
+        JsonSchemaFormat(JsonSchema(type="json-schema", definition=schema))
