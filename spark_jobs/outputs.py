@@ -87,10 +87,16 @@ class TransactionalProducer:
 
         Gives the function that takes records and gives their number. Raises Fenced or Unavailable.
         """
-        with kafka_errors(f"write as {self.transactional_id}"), _fatal_errors():
+        with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
-            yield self._send
-            self._await_delivered()
+            try:
+                yield self._send
+                self._await_delivered()
+            except SystemError as lost:
+                # The client calls back for delivery reports while a fatal error, such as a fence, is raised, and Python
+                # loses it. Aborting raises it again. Never commit here: records may be missing.
+                self._producer.abort_transaction(_COMMIT_SECONDS)
+                raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from lost
             # Flushes first, and fails if any single record was not acknowledged.
             self._producer.commit_transaction(_COMMIT_SECONDS)
 
@@ -114,20 +120,6 @@ class TransactionalProducer:
             if sent % 1000 == 0:
                 poll(0)
         return sent
-
-
-@contextmanager
-def _fatal_errors() -> Iterator[None]:
-    """Raise the client's own error where a delivery report has followed it.
-
-    The client calls back for reports while a fatal error, such as a fence, is pending. Python makes a SystemError of that.
-    """
-    try:
-        yield
-    except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from None
-        raise
 
 
 def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
