@@ -22,7 +22,7 @@ class Answer(StrEnum):
     LOST = "lost"
     """Records are lost, there twice, or not those that the ledger counts."""
     UNPROVEN = "cannot-be-proven"
-    """No fault shows, and of some offsets it cannot be shown that there is none."""
+    """No fault was found, and some offsets cannot be checked."""
 
 
 class NamedRecords(BaseModel):
