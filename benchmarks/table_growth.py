@@ -92,7 +92,7 @@ class GrowingTable:
         return elapsed
 
     def inflate(self, count: int) -> int:
-        """Give the table a backlog of snapshots, in one commit; return the size of its metadata in bytes.
+        """Add a backlog of snapshots to the table in one commit; return the size of its metadata in bytes.
 
         Each is as the head is: with a manifest list of its own, a summary, and an entry in the log of snapshots.
         """

@@ -24,7 +24,7 @@ Ahead = Literal["written", "quarantined"]
 """The output that is written before the ledger moves."""
 
 EPOCH_GAP = 1000
-"""Epochs that are left out: claims that published nothing are told to nobody, and must all be older than an adoption."""
+"""Epochs that are left out: claims that published nothing are reported nowhere, and must all be older than an adoption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Proposal:
 class Adoption(BaseModel):
     """What the registry keeps of an adoption: the ledger that was written, and what was given up for it.
 
-    `id` is made by whoever adopts, once for each adoption. `partition` is set when one partition was skipped forward, in
+    `id` is made by the command, once for each adoption. `partition` is set when one partition was skipped forward, in
     a ledger that was there.
     """
 

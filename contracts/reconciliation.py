@@ -76,7 +76,7 @@ class Findings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _with_answer(cls, found: Any) -> Any:
-        """Give findings of an older version the answer that they stand for."""
+        """Add the answer to findings of an older version, which had none."""
         if not isinstance(found, dict) or "answer" in found or "holds" not in found:
             return found
         is_proven = found.get("unverifiable") == 0

@@ -119,7 +119,7 @@ class _Rows:
 
 
 def _several_partitions(key: _Int64s, partition: _Int64s, row: _Rows) -> npt.NDArray[np.bool_]:
-    """Say of each record whether records of its key, or its row, come from several partitions."""
+    """Return for each record whether records of its key, or its row, come from several partitions."""
     lowest = np.where(row.partition == _NO_ROW, np.iinfo(np.int64).max, row.partition)
     highest = row.partition.copy()
     np.minimum.at(lowest, key, partition)

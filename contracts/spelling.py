@@ -88,7 +88,7 @@ def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[Path, bo
 
 
 def _paths_read(tree: Node, variables: dict[str, Path | None]) -> Iterator[Path]:
-    """Give the path of each member that an expression names, the inner ones of a chain too.
+    """Yield the path of each member that an expression names, the inner ones of a chain too.
 
     An element of a list has the path of the list and `*`. What is computed has no path, and its members are not looked at.
     """
@@ -187,7 +187,7 @@ def _applies_others(part: dict[str, Any]) -> bool:
 
 
 def _schemas(definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give each schema object of a document once, with its pointer."""
+    """Yield each schema object of a document once, with its pointer."""
     pending: list[tuple[str, Any]] = [("", definition)]
     while pending:
         pointer, part = pending.pop()

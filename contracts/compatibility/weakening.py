@@ -110,8 +110,8 @@ CODES: Final = {
 def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakening, ...]:
     """Return every way in which `proposed` is less strict than `enforced`; empty when it is proven to be as strict.
 
-    Both are self-contained and compile. The status of either does not count. Raises ContractError for a schema that
-    is none.
+    Both are self-contained and compile. The status of either does not count. Raises ContractError for what is
+    no schema.
     """
     base, candidate = with_reference_sets(enforced), with_reference_sets(proposed)
     found: dict[tuple[str, str, str], Weakening] = {}

@@ -79,7 +79,7 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         )
     is_too_costly = old.is_too_costly or new.is_too_costly
     if not is_too_costly:
-        _ = old.judge, new.judge  # a schema that is none is told before all else
+        _ = old.judge, new.judge  # raises for what is no schema, before all else
     if is_same(old.schema, new.schema):
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
