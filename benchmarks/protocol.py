@@ -32,6 +32,7 @@ from gateway.embedded.jars import ensure_jars
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
 from spark_jobs.decide import decide
+from spark_jobs.dropped import DroppedTopic
 from spark_jobs.records import Destination, refused_records
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.sink import MicroBatch, StreamStart
@@ -60,7 +61,9 @@ class Stream:
         self._quarantine = self._describe(quarantine_topic(TOPIC))
         self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
         self._table = LedgerTable(spark, table_name(self._plan.contract.id))
-        self._sink = StagedSink(settings, self._table, self._quarantine)
+        self._sink = StagedSink(
+            settings, self._table, self._quarantine, DroppedTopic(self._topics, self._source)
+        )
         begin = dict.fromkeys(range(PARTITIONS), 0)
         watch = Stopwatch(self._plan.contract.id, ignore_steps)
         self._ledger: Ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))

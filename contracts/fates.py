@@ -28,8 +28,8 @@ class Upserts:
 class Reconciliation:
     """Whether every offset that `ledger` covers has one fate; the sets hold the records that do not.
 
-    `unaccounted` are source records that are in no output and were not replaced by a newer row of their key; dropped ones are
-    among them. `beyond` are written records that no ledger covers, or that the source never held. Quarantined ones that it
+    `unaccounted` are source records that are in no output and were not replaced by a newer row of their key; dropped ones whose
+    positions are not known are among them. `beyond` are written records that no ledger covers, or that the source never held. Quarantined ones that it
     does not cover are no fault: the batch in flight has settled them, and the next instance will leave them out. `absent`
     offsets hold no record, and `in_no_output` is the ledger's count of records that were dropped, superseded or deleted.
 
@@ -82,11 +82,14 @@ class Written:
 
     They are of the same moment as the ledger; or, where a store has no such moment, of a later one, and `later` is the ledger of a
     moment after that. `upserts` is for tables that are upserted into; without it nothing is known of the keys of such a table.
+    `dropped` are records that the contract dropped, as far as their positions are proven: all of a range, when they are as many as
+    the ledger counts.
     """
 
     rows: Sightings
     later: Ledger | None = None
     upserts: Upserts | None = None
+    dropped: Positions = field(default_factory=Positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +127,20 @@ def reconcile(
     covered = source.within(begin, ledger.end)
     upserts = written.upserts
     in_table, in_quarantine = written.rows.seen, quarantined.seen
+    dropped = written.dropped.within(ledger.begin, ledger.end)
     totals = ledger.totals
     absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
     # A record that was not absent when it was judged was there.
     compacted = max(0, absent - totals.absent) if held.is_source_compacted else 0
     # As long as no record was superseded, each that was accepted has its row.
     has_replaced = bool(totals.superseded or totals.deleted)
-    unaccounted = covered - in_table - in_quarantine
+    unaccounted = covered - in_table - in_quarantine - dropped
     if has_replaced and upserts is not None:
         unaccounted -= upserts.replaced
-    looked = _Looked(held, covered, in_table, in_quarantine, unaccounted)
+    looked = _Looked(held, covered, in_table, in_quarantine, dropped, unaccounted)
     found = [looked.compared(each) for each in ledger.closed_ranges()]
     in_no_output = totals.dropped + totals.superseded + totals.deleted
+    without_trace = in_no_output - len(dropped)
     missing_rows = totals.written - len(in_table.within(ledger.begin, ledger.end))
     if not has_replaced:
         sums = _of_rows(found)
@@ -144,7 +149,7 @@ def reconcile(
         is_ordered = len(ledger.end) == 1 and not held.is_source_compacted
         sums = _of_keys(found, missing_rows, upserts, sees_deletions=is_ordered)
     else:
-        sums = _of_unknown_keys(found, missing_rows, in_no_output)
+        sums = _of_unknown_keys(found, missing_rows, without_trace)
     return Reconciliation(
         ledger=ledger,
         unaccounted=unaccounted,
@@ -179,12 +184,14 @@ class _Sums:
 class _Compared:
     """What was found of the offsets of one closed range, beside the counts that the ledger has of it.
 
+    `dropped` records are those whose positions are not known. `dropped_and_there` ones are in an output all the same.
     `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Of them topics may have deleted
     `expired` and `forgotten` ones. `given_up` offsets had a record or none, and are in no output. `hidden` offsets had a record
     that is in no output and no longer in the source, or may be among those given up.
     """
 
     dropped: int
+    dropped_and_there: int
     unaccounted: Positions
     missing_rows: int
     missing_quarantined: int
@@ -194,9 +201,10 @@ class _Compared:
     hidden: int
 
     @property
-    def extra(self) -> int:
-        """Number of records that are in an output beyond what was counted."""
-        return max(0, -self.missing_rows) + max(0, -self.missing_quarantined)
+    def surplus(self) -> int:
+        """Number of records that are in an output and should not be: more than were counted, or dropped ones."""
+        extra = max(0, -self.missing_rows) + max(0, -self.missing_quarantined)
+        return max(extra, self.dropped_and_there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +215,7 @@ class _Looked:
     covered: Positions
     table: Positions
     quarantine: Positions
+    dropped: Positions
     unaccounted: Positions
 
     def compared(self, counted: ClosedRange) -> _Compared:
@@ -215,9 +224,11 @@ class _Looked:
         table, quarantine = self.table.within(begin, end), self.quarantine.within(begin, end)
         missing_rows, missing_quarantined = counts.accepted - len(table), counts.quarantined - len(quarantine)
         records = counts.accepted + counts.quarantined + counts.dropped
-        seen = len(self.covered.within(begin, end) | table | quarantine)
+        dropped = self.dropped.within(begin, end)
+        seen = len(self.covered.within(begin, end) | table | quarantine | dropped)
         return _Compared(
-            dropped=counts.dropped,
+            dropped=max(0, counts.dropped - len(dropped)),
+            dropped_and_there=len(dropped & (table | quarantine)),
             unaccounted=self.unaccounted.within(begin, end),
             missing_rows=missing_rows,
             missing_quarantined=missing_quarantined,
@@ -243,7 +254,7 @@ def _of_rows(found: Iterable[_Compared]) -> _Sums:
         written_and_dropped = (
             0 if each.hidden or each.given_up else max(0, each.dropped - len(each.unaccounted))
         )
-        surplus += each.extra or written_and_dropped
+        surplus += each.surplus or written_and_dropped
     return _Sums(lost, surplus, unverifiable)
 
 
@@ -277,20 +288,23 @@ def _of_keys(
         unsettled += rowless - missed
         rowless = missed
     lost += rowless
-    surplus = sum(each.extra for each in found) or max(0, -missing_rows)
+    surplus = sum(each.surplus for each in found) or max(0, -missing_rows)
     return _Sums(lost, surplus, max(unsettled, missing_rows - lost))
 
 
-def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, in_no_output: int) -> _Sums:
-    """Sum up a table that is upserted into, where no key was looked for: only counts of all time tell anything."""
+def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trace: int) -> _Sums:
+    """Sum up a table that is upserted into, where no key was looked for: only counts of all time tell anything.
+
+    `without_trace` records were superseded or deleted, or dropped at positions that are not known.
+    """
     hidden = sum(each.hidden for each in found)
     forgotten = sum(each.forgotten + each.given_up for each in found)
     unaccounted = sum(len(each.unaccounted) for each in found)
-    lost = max(0, unaccounted - in_no_output - forgotten)
-    surplus = sum(each.extra for each in found) or max(0, -missing_rows)
+    lost = max(0, unaccounted - without_trace - forgotten)
+    surplus = sum(each.surplus for each in found) or max(0, -missing_rows)
     if not hidden:
         lost = max(lost, missing_rows)
-        surplus = surplus or max(0, in_no_output - unaccounted)
+        surplus = surplus or max(0, without_trace - unaccounted)
     return _Sums(lost, surplus, hidden + max(0, unaccounted - lost))
 
 

@@ -82,7 +82,7 @@ class BatchTotals(BaseModel):
         return self.written + self.quarantined + in_no_output + self.absent
 
 
-_LEFT_OUT_EMPTY = ("instance", "adopted", "segments")
+_LEFT_OUT_EMPTY = ("instance", "adopted", "segments", "dropped_digest")
 
 
 class Ledger(BaseModel):
@@ -115,6 +115,10 @@ class Ledger(BaseModel):
     segments: dict[int, tuple[Segment, ...]] = Field(
         default={},
         description="Counts of recent offsets by partition; totals minus these are those of all before.",
+    )
+    dropped_digest: str = Field(
+        default="",
+        description="Digest of the newest record of dropped positions; it names the one before it.",
     )
 
     @model_serializer(mode="wrap")
@@ -175,6 +179,7 @@ class Ledger(BaseModel):
                 "totals": self.totals + batch.totals,
                 "contract": batch.contract,
                 "segments": extended(self.segments, batch.start, batch.end, batch.counts),
+                "dropped_digest": batch.dropped_digest or self.dropped_digest,
             }
         )
 
@@ -214,6 +219,8 @@ class PublishedBatch:
     slots: int
     counts: Mapping[int, FateCounts] | None = None
     """Partition to what became of its records. None: not known, and the ledger's segments begin again after the batch."""
+    dropped_digest: str = ""
+    """Digest of the last record of the positions that the batch drops; empty when it drops none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,3 +242,8 @@ class DataContract(Part):
         default=Compatibility.BACKWARD,
         description="Which changes a new version may make to its predecessor.",
     )
+
+    @property
+    def drops_records(self) -> bool:
+        """Whether a violation makes a record disappear: it is written to no output."""
+        return OnViolation.DROP in {self.on_violation, *(rule.on_violation for rule in self.rules)}

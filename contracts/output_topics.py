@@ -33,6 +33,17 @@ def accepted_topic(topic: str) -> str:
     return f"{topic}.accepted"
 
 
+def dropped_topic(topic: str) -> str:
+    """Name of the topic that takes the positions of records of `topic` that a contract drops."""
+    return f"{topic}.dropped"
+
+
+def dropped_settings(max_message_bytes: int, retention_ms: int) -> dict[str, str]:
+    """Return the settings of such a topic. Positions are looked at while the source holds their records: `retention_ms`, -1 for ever."""
+    kept = retention_ms if retention_ms == -1 else max(retention_ms, LEAST_RETENTION_MS)
+    return {**output_settings(max_message_bytes), "retention.ms": str(kept)}
+
+
 def output_settings(max_message_bytes: int) -> dict[str, str]:
     """Give the settings of an output topic of a source that takes record batches of `max_message_bytes`."""
     return {

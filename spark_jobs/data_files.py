@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
+from pyroaring import BitMap64
 from pyspark import TaskContext
 
 from contracts.plan import EnforcementPlan
@@ -47,6 +48,7 @@ RESULT: Final = pa.schema(
         ("refused_file", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
+        ("offsets", pa.binary()),
         ("bytes", pa.int64()),
         ("noted", pa.binary()),
         ("rows", pa.binary()),
@@ -56,7 +58,8 @@ RESULT: Final = pa.schema(
         ("refused", pa.binary()),
     ]
 )
-"""What a worker returns, rows of nine kinds: counts (partition, disposition, failed, records); what was read (partition, bytes);
+"""What a worker returns, rows of ten kinds: counts (partition, disposition, failed, records); what was read (partition, bytes);
+offsets of dropped records as a Roaring bitmap of 64 bits (partition, offsets);
 files of accepted rows (file) and of refused records (refused_file); of the records that must not pass the first of each
 source partition (disposition, failed, partition, offset); for expectations what was noted, and rows as Great Expectations is
 to see them; what another version of the contract would have made of the records; and records that go through Spark, accepted
@@ -64,7 +67,7 @@ to see them; what another version of the contract would have made of the records
 
 RESULT_DDL: Final = (
     "disposition tinyint, failed binary, records bigint, file string, refused_file string, partition int, offset bigint, "
-    "bytes bigint, noted binary, rows binary, shadow binary, piece bigint, kept binary, refused binary"
+    "offsets binary, bytes bigint, noted binary, rows binary, shadow binary, piece bigint, kept binary, refused binary"
 )
 
 DELETED: Final = "_deleted"
@@ -160,6 +163,7 @@ class _Task:
         self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
         self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()
+        self._dropped: dict[int, BitMap64] = {}
         self._first_failed: dict[int, dict[str, Any]] = {}
         self._pieces = count(_task().partitionId() << 32)
 
@@ -190,6 +194,7 @@ class _Task:
         refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
         if len(refused):
             yield from self._refuse(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
+        _note_dropped(self._dropped, batch, dispositions == int(Disposition.DROPPED))
         _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
 
     def finish(self) -> list[dict[str, Any]]:
@@ -201,6 +206,7 @@ class _Task:
         ]
         rows += self._first_failed.values()
         rows += [{"partition": partition, "bytes": read} for partition, read in self._bytes.items()]
+        rows += [{"partition": p, "offsets": bitmap.serialize()} for p, bitmap in self._dropped.items()]
         rows += [{"file": name} for name in self._accepted.written]
         rows += [{"refused_file": name} for name in self._refused.written]
         if (noted := self._noting.finish()) is not None:
@@ -241,6 +247,18 @@ def _sums_by_partition(batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | N
     partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
     sums = np.bincount(places, weights=weights).astype(np.int64)
     return dict(zip(partitions.tolist(), sums.tolist(), strict=True))
+
+
+def _note_dropped(
+    dropped: dict[int, BitMap64], batch: pa.RecordBatch, is_dropped: npt.NDArray[np.bool_]
+) -> None:
+    """Note the offsets of dropped records by source partition: no output will tell of them."""
+    if not is_dropped.any():
+        return
+    partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
+    for partition in np.unique(partitions[is_dropped]).tolist():
+        found = offsets[is_dropped & (partitions == partition)]
+        dropped.setdefault(partition, BitMap64()).update(found.tolist())
 
 
 def _note_first(

@@ -37,6 +37,7 @@ from contracts.plan import EnforcementPlan
 from contracts.positions import Positions, Sightings
 from contracts.replaced import find_replaced
 from spark_jobs.catalogs import open_table, outages
+from spark_jobs.dropped import read_dropped
 from spark_jobs.kafka_ledger import ledger_name, read_ledger
 from spark_jobs.outputs import read_committed
 from spark_jobs.reconcile_keys import KeptRows, KeyFields, RecordKeys, rows_of_spark, rows_of_values
@@ -276,8 +277,9 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
         is_written_ahead=outputs.is_ahead,
         is_written_whole=outputs.is_whole,
     )
+    dropped = read_dropped(kafka, ledger)
     upserts = None
     if keys is not None and records is not None:
-        found = records.table(quarantined.seen)
+        found = records.table(quarantined.seen | dropped)
         upserts = find_replaced(found, keys.rows(found) if found.num_rows else ())
-    return reconcile(ledger, source, Written(written, outputs.later, upserts), quarantined, retained)
+    return reconcile(ledger, source, Written(written, outputs.later, upserts, dropped), quarantined, retained)

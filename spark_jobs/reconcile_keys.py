@@ -82,14 +82,14 @@ class RecordKeys:
         if len(self._waiting) >= _AT_A_TIME or self._bytes > _LARGEST_BYTES:
             self._judge()
 
-    def table(self, quarantined: Positions) -> pa.Table:
-        """Return what was added, as RECORDS, without quarantined records: they never were to be rows."""
+    def table(self, refused: Positions) -> pa.Table:
+        """Return what was added, as RECORDS, without refused records: they never were to be rows."""
         self._judge()
         found = pa.Table.from_batches(self._found, RECORDS)
         positions = zip(
             found.column("partition").to_pylist(), found.column("offset").to_pylist(), strict=True
         )
-        return found.filter(pa.array([each not in quarantined for each in positions], pa.bool_()))
+        return found.filter(pa.array([each not in refused for each in positions], pa.bool_()))
 
     def _judge(self) -> None:
         if not self._waiting:

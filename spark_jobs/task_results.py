@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from contracts.expectations.compile import Partials
 from contracts.plan import EnforcementPlan
+from contracts.positions import Positions
 from contracts.shadow import ShadowResult
 from contracts.verdict import Disposition
 from spark_jobs.decide import FailedRecord, Tally
@@ -52,6 +54,14 @@ class TaskResults:
         for row in self.rows.filter(pc.field("bytes").is_valid()).select(["partition", "bytes"]).to_pylist():
             read[row["partition"]] += row["bytes"]
         return dict(read)
+
+    def dropped(self) -> Positions:
+        """Return the positions of the records that the contract drops."""
+        found = Positions()
+        rows = self.rows.filter(pc.field("offsets").is_valid()).select(["partition", "offsets"])
+        for row in rows.to_pylist():
+            found.add_all(Positions.of({row["partition"]: BitMap64.deserialize(row["offsets"])}))
+        return found
 
     def noted(self) -> Partials:
         """Put together what the tasks have noted of the accepted rows."""

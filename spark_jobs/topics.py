@@ -23,7 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from contracts.errors import Fenced, StreamStopped, Unavailable
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Vector
-from contracts.output_topics import is_enough, output_settings
+from contracts.output_topics import dropped_settings, is_enough, output_settings
 
 log = structlog.get_logger()
 
@@ -145,6 +145,15 @@ class Topics:
         """
         wanted = output_settings(source.max_message_bytes)
         if not self._create(name, source.partitions, wanted):
+            self._require(name, wanted)
+
+    def ensure_dropped(self, name: str, source: Topic) -> None:
+        """Create the topic of the positions that are dropped of a source, as `ensure_output` does."""
+        of_source = self._settings(source.name)
+        is_kept = "compact" in of_source["cleanup.policy"]
+        retention = -1 if is_kept else int(of_source["retention.ms"])
+        wanted = dropped_settings(source.max_message_bytes, retention)
+        if not self._create(name, 1, wanted):
             self._require(name, wanted)
 
     def ensure_compacted(self, name: str, partitions: int) -> None:

@@ -17,7 +17,8 @@ def reconcile(  # noqa: PLR0913, PLR0917 - all that `fates.reconcile` looks at, 
     retained: fates.Retained | None = None,
     later: Ledger | None = None,
     upserts: fates.Upserts | None = None,
+    dropped: Iterable[Position] = (),
 ) -> fates.Reconciliation:
     """Reconcile positions; they may repeat in `written` and `quarantined`."""
-    rows = fates.Written(Sightings(written), later, upserts)
+    rows = fates.Written(Sightings(written), later, upserts, Positions(dropped))
     return fates.reconcile(ledger, Positions(source), rows, Sightings(quarantined), retained)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +15,8 @@ from contracts.output_topics import (
     LEDGER_PARTITIONS,
     LEDGER_TOPIC,
     accepted_topic,
+    dropped_settings,
+    dropped_topic,
     is_enough,
     output_settings,
     quarantine_topic,
@@ -53,10 +55,11 @@ class Output(_Part):
 
 
 class Topic(Defaults):
-    """A topic; with `quarantine` and `accepted`, those that the job writes beside it."""
+    """A topic; with `quarantine`, `accepted` and `dropped`, those that the job writes beside it."""
 
     quarantine: Output | None = None
     accepted: Output | None = None
+    dropped: Output | None = Field(default=None, description="One partition, unless it says otherwise.")
 
 
 class Environment(_Part):
@@ -142,17 +145,27 @@ def _wanted(document: TopicFile, environment: Environment) -> Iterator[WantedTop
         topic = _topic(name, (*layers, *defaults))
         yield topic
         batch_bytes = int(topic.config.get("max.message.bytes", _BATCH_BYTES))
-        for output_name, outputs in (
-            (quarantine_topic(name), [each.quarantine for each in layers]),
-            (accepted_topic(name), [each.accepted for each in layers]),
+        needed = output_settings(batch_bytes)
+        dropped = dropped_settings(batch_bytes, _retention(topic))
+        for output_name, outputs, settings, partitions in (
+            (quarantine_topic(name), [each.quarantine for each in layers], needed, topic.partitions),
+            (accepted_topic(name), [each.accepted for each in layers], needed, topic.partitions),
+            (dropped_topic(name), [each.dropped for each in layers], dropped, 1),
         ):
             given = [each for each in outputs if each is not None]
             if given:
-                yield _output(output_name, given, topic, output_settings(batch_bytes))
+                yield _output(output_name, given, replace(topic, partitions=partitions), settings)
     if document.ledger is not None:
         ledger = Defaults(partitions=LEDGER_PARTITIONS, config={"cleanup.policy": "compact"})
         own = Defaults.model_validate(document.ledger.model_dump())
         yield _topic(LEDGER_TOPIC, (own, *(_without_policy(each) for each in defaults), ledger))
+
+
+def _retention(source: WantedTopic) -> int:
+    """Return how long a source keeps its records in milliseconds; -1 for ever, or where the file does not say it."""
+    retention = source.config.get("retention.ms", "-1")
+    is_compacted = "compact" in source.config.get("cleanup.policy", "")
+    return int(retention) if retention.isdecimal() and not is_compacted else -1
 
 
 def _without_policy(defaults: Defaults) -> Defaults:
@@ -192,7 +205,7 @@ def _written(value: Setting) -> str:
 def _mistakes(topic: WantedTopic, document: TopicFile) -> Iterator[tuple[str, str]]:
     insync = topic.config.get("min.insync.replicas", "1")
     owner, _, suffix = topic.name.rpartition(".")
-    is_output = topic.name not in document.topics and suffix in {"quarantine", "accepted"}
+    is_output = topic.name not in document.topics and suffix in {"quarantine", "accepted", "dropped"}
     place = f"/topics/{escape(owner)}/{suffix}" if is_output else f"/topics/{escape(topic.name)}"
     if topic.name == LEDGER_TOPIC and document.ledger is not None:
         place = "/ledger"

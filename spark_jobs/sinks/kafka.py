@@ -21,8 +21,10 @@ from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
 from contracts.ledger import BatchRefusal, Ledger, Position, Settled, Vector
 from contracts.plan import EnforcementPlan
+from contracts.positions import Positions
 from contracts.privacy.masked_values import MaskedValues
 from spark_jobs.decide import Decision
+from spark_jobs.dropped import DroppedTopic
 from spark_jobs.judge import worker_errors
 from spark_jobs.kafka_ledger import (
     ensure_ledger_topic,
@@ -57,11 +59,19 @@ _LOOK_SECONDS = 0.5
 class KafkaSink:
     """A topic `<topic>.accepted`, the quarantine topic beside it, and the ledger in a compacted topic."""
 
-    def __init__(self, settings: JobSettings, contract_id: str, accepted: Topic, quarantine: Topic) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        contract_id: str,
+        accepted: Topic,
+        quarantine: Topic,
+        dropped: DroppedTopic,
+    ) -> None:
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._accepted = accepted
         self._quarantine = quarantine
+        self._dropped = dropped
         self._ledger_name = ledger_name(contract_id)
         self._tasks = settings.accepted_slots if settings.accepted_slots > 1 else 0
         self._slots = 1 + self._tasks
@@ -82,6 +92,7 @@ class KafkaSink:
     def adopt(self, plan: EnforcementPlan) -> None:
         """Require that records can be masked as the contract says; else a topic holds records of any contract."""
         MaskedValues(plan)
+        self._dropped.adopt(plan)
 
     def start(self, start: StreamStart) -> Ledger:
         """Fence the driver's slot, read and claim the ledger; fence the tasks' slots, verify, scan."""
@@ -215,16 +226,18 @@ class KafkaSink:
         self,
         accepted: Iterator[pa.RecordBatch],
         refused: Iterator[pa.RecordBatch],
+        dropped: Positions,
         decision: Decision,
         batch: MicroBatch,
     ) -> Published:
-        """Write refused records, accepted ones that no task has written, and the ledger, in one transaction."""
+        """Write refused records, accepted ones that no task has written, dropped positions and the ledger, in one transaction."""
         held = self._held
         assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
         ahead = self._settled.after(batch.end)
         # Where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
         scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
-        new = held.publish(batch.published(decision, scan_from, self._slots))
+        noted, digest = self._dropped.records(held, dropped)
+        new = held.publish(batch.published(decision, scan_from, self._slots, digest))
         refusals: tuple[BatchRefusal, ...] = ()
         if decision.refusal:
             refusals = (BatchRefusal(batch.end, decision.refusal),)
@@ -233,6 +246,7 @@ class KafkaSink:
         records: Iterator[OutputRecord] = chain(
             refused_records(refused, quarantine, evidence, Decided(refusals, batch.asked.set_aside)),
             accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
+            noted,
             [ledger_record(new)],
         )
         with batch.watch(Step.PUBLISH), self._noticing_fences():
@@ -265,7 +279,7 @@ class JudgedRecords:
             self.sink.write_in_tasks(self.accepted, self.batch)
         else:
             accepted = self.accepted.batches()
-        return self.sink.commit(accepted, refused, decision, self.batch)
+        return self.sink.commit(accepted, refused, self.results.dropped(), decision, self.batch)
 
     def release(self) -> None:
         """Let go of the records."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from contracts.errors import Unavailable
 from contracts.output_topics import accepted_topic, quarantine_topic
+from spark_jobs.dropped import DroppedTopic
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
@@ -26,10 +27,11 @@ def open_sink(
 ) -> Sink:
     """Open the sink of a stream, its output topics made where they are not there. Raises Unavailable, StreamStopped."""
     quarantine = _output(topics, quarantine_topic(source.name), source)
+    dropped = DroppedTopic(topics, source)
     if settings.sink == "kafka":
         accepted = _output(topics, accepted_topic(source.name), source)
-        return KafkaSink(settings, contract_id, accepted, quarantine)
-    return StagedSink(settings, open_store(spark, settings, contract_id), quarantine)
+        return KafkaSink(settings, contract_id, accepted, quarantine, dropped)
+    return StagedSink(settings, open_store(spark, settings, contract_id), quarantine, dropped)
 
 
 def open_store(spark: SparkSession, settings: JobSettings, contract_id: str) -> LedgerStore:

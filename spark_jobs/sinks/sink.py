@@ -72,8 +72,10 @@ class MicroBatch:
         """The contract as `id@version`."""
         return f"{self.plan.contract.id}@{self.plan.contract.version}"
 
-    def published(self, decision: Decision, scan_from: dict[str, Vector], slots: int) -> PublishedBatch:
-        """Give what this batch changes in the ledger."""
+    def published(
+        self, decision: Decision, scan_from: dict[str, Vector], slots: int, dropped_digest: str
+    ) -> PublishedBatch:
+        """Return what this batch changes in the ledger."""
         totals = BatchTotals(
             written=decision.written,
             quarantined=decision.quarantined,
@@ -81,7 +83,14 @@ class MicroBatch:
             absent=span(self.start, self.end) - decision.records,
         )
         return PublishedBatch(
-            self.start, self.end, scan_from, totals, self.contract, slots, decision.by_partition
+            self.start,
+            self.end,
+            scan_from,
+            totals,
+            self.contract,
+            slots,
+            decision.by_partition,
+            dropped_digest,
         )
 
 

@@ -19,9 +19,11 @@ from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
 from contracts.ledger import BatchRefusal, Ledger, Settled
 from contracts.plan import EnforcementPlan
+from contracts.positions import Positions
 from contracts.report import TableSize
 from contracts.verdict import Disposition
 from spark_jobs.decide import Decision
+from spark_jobs.dropped import DroppedTopic
 from spark_jobs.noting import Asked
 from spark_jobs.outputs import TransactionalProducer
 from spark_jobs.record_spool import SpooledRecords
@@ -45,11 +47,14 @@ _STAGE_ATTEMPTS = 5
 class StagedSink:
     """A table with its ledger, and the quarantine topic beside it."""
 
-    def __init__(self, settings: JobSettings, table: LedgerStore, quarantine: Topic) -> None:
+    def __init__(
+        self, settings: JobSettings, table: LedgerStore, quarantine: Topic, dropped: DroppedTopic
+    ) -> None:
         self._settings = settings
         self._topics = Topics(settings.kafka)
         self._table = table
         self._quarantine = quarantine
+        self._dropped = dropped
         self._slots: list[TransactionalProducer] = []
         self._settled = Settled()
         self._ledger: Ledger | None = None
@@ -62,8 +67,9 @@ class StagedSink:
         return self._settled
 
     def adopt(self, plan: EnforcementPlan) -> None:
-        """Create the table or add its new columns."""
+        """Create the table or add its new columns, and the topic of dropped positions for a contract that drops."""
         self._table.ensure(plan)
+        self._dropped.adopt(plan)
 
     def start(self, start: StreamStart) -> Ledger:
         """Take steps 1 to 5: claim, fence, verify, read, scan."""
@@ -136,6 +142,13 @@ class StagedSink:
             batch.watch.tell(Step.SLOT)
         return evidence
 
+    def note_dropped(self, dropped: Positions) -> str:
+        """Write the positions that a batch drops, before the ledger that names them. Return the digest that it is to name."""
+        records, digest = self._dropped.records(self._held, dropped)
+        if records:
+            self._slots[0].write(records)
+        return digest
+
     def stage(self, files: list[str], batch: MicroBatch) -> str:
         """Step 9: put the files of accepted rows where no reader looks; gives the mark to publish them by."""
         with batch.watch(Step.STAGE):
@@ -147,7 +160,9 @@ class StagedSink:
         """Delete files that will not be staged."""
         self._table.delete_files(files)
 
-    def publish(self, files: list[str], mark: str, batch: MicroBatch, decision: Decision) -> Ledger:
+    def publish(
+        self, files: list[str], mark: str, batch: MicroBatch, decision: Decision, dropped_digest: str
+    ) -> Ledger:
         """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
         held = self._held
         ahead = self._settled.after(batch.end)
@@ -156,7 +171,8 @@ class StagedSink:
                 ends = held.scan_from
                 if decision.quarantined:  # otherwise nothing was added since
                     ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
-                new = held.publish(batch.published(decision, ahead.scan_from(ends), len(self._slots)))
+                scan_from = ahead.scan_from(ends)
+                new = held.publish(batch.published(decision, scan_from, len(self._slots), dropped_digest))
                 published = self._table.publish(mark, held, new)
             if published is not None:
                 self._ledger, self._settled = published, ahead
@@ -223,8 +239,9 @@ class JudgedFiles:
             )
             with self.batch.watch(Step.QUARANTINE):
                 evidence = self.sink.quarantine(self.results.refused, self.batch)
+                digest = self.sink.note_dropped(self.results.dropped())
             mark = staging.result()
-        return Published(self.sink.publish(files, mark, self.batch, decision), evidence)
+        return Published(self.sink.publish(files, mark, self.batch, decision, digest), evidence)
 
     def _refuse(self, decision: Decision) -> Published:
         """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.

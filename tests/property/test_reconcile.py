@@ -49,6 +49,7 @@ class Moment:
     quarantined: tuple[Position, ...] = ()
     source: tuple[Position, ...] = ()
     keyed: dict[Position, Keyed] = field(default_factory=dict)
+    dropped: tuple[Position, ...] = ()
 
     @property
     def is_upserted(self) -> bool:
@@ -68,6 +69,7 @@ def history(
         before = moments[-1]
         end, totals = dict(before.ledger.end), Counter[str]()
         rows, refused, source = list(before.rows), list(before.quarantined), list(before.source)
+        dropped = list(before.dropped)
         keyed, counts = dict(before.keyed), dict[int, FateCounts]()
         for partition, fate in batch:
             position = (partition, end.get(partition, 0))
@@ -77,6 +79,8 @@ def history(
                 counts[partition] = counts.get(partition, FateCounts()) + _counted(fate)
             if fate == "quarantined":
                 refused.append(position)
+            if fate == "dropped":
+                dropped.append(position)
             if fate in {"written", "replaces", "deletes"}:
                 _accept(fate, position, rows, keyed, totals, shares_keys=shares_keys)
             else:
@@ -92,8 +96,13 @@ def history(
             counts if number >= uncounted else None,
         )
         after = before.ledger.publish(published)
-        settled = Moment(before.ledger, before.rows, tuple(refused), tuple(source), before.keyed)
-        moments += [settled, Moment(after, tuple(rows), tuple(refused), tuple(source), keyed)]
+        settled = Moment(
+            before.ledger, before.rows, tuple(refused), tuple(source), before.keyed, before.dropped
+        )
+        moments += [
+            settled,
+            Moment(after, tuple(rows), tuple(refused), tuple(source), keyed, tuple(dropped)),
+        ]
     return moments
 
 
@@ -342,8 +351,16 @@ def test_no_answer_says_more_than_can_be_known(
     moment = history(batches, uncounted=uncounted, shares_keys=shares_keys)[-1]
     given = damaged(data, moment)
     upserts = data.draw(st.sampled_from((upserts_of(moment, given.source, given.rows), None)))
+    # What the topic of dropped positions still holds: its newest records.
+    kept = moment.dropped[data.draw(st.sampled_from((0, 0, 1, 2, len(moment.dropped)))) :]
     found = reconcile(
-        moment.ledger, given.source, given.rows, given.quarantined, given.retained, upserts=upserts
+        moment.ledger,
+        given.source,
+        given.rows,
+        given.quarantined,
+        given.retained,
+        upserts=upserts,
+        dropped=kept,
     )
     if found.holds:
         assert given.lost == 0, found
@@ -353,7 +370,8 @@ def test_no_answer_says_more_than_can_be_known(
     is_whole = not any(given.retained.source.values()) and given.retained.is_quarantine_whole
     if is_whole and not moment.is_upserted:
         assert (found.answer, found.lost) == (Answer.LOST if given.lost else Answer.HOLDS, given.lost)
-    if is_whole and upserts is not None and not shares_keys and not moment.ledger.totals.dropped:
+    knows_drops = kept == moment.dropped
+    if is_whole and upserts is not None and not shares_keys and knows_drops:
         assert found.answer is (Answer.LOST if given.lost else Answer.HOLDS)
 
 
@@ -375,6 +393,24 @@ def test_a_table_without_upserts_holds_whatever_the_source_has_deleted(
         left = [each for each in moment.rows if each != chosen]
         found = reconcile(moment.ledger, source, left, moment.quarantined, Retained(source=first))
         assert not found.holds, found
+
+
+@UNHURRIED
+@given(batches, st.data())
+def test_a_dropped_record_that_is_written_does_not_hide_one_that_is_lost(
+    batches: list[list[tuple[int, str]]], data: st.DataObject
+) -> None:
+    appended = [
+        [(p, "written" if fate in {"replaces", "deletes"} else fate) for p, fate in each] for each in batches
+    ]
+    moment = history(appended)[-1]
+    if not (moment.rows and moment.dropped):
+        return
+    lost, dropped = (data.draw(st.sampled_from(each)) for each in (moment.rows, moment.dropped))
+    rows = [dropped if row == lost else row for row in moment.rows]
+    found = reconcile(moment.ledger, moment.source, rows, moment.quarantined, dropped=moment.dropped)
+    assert (found.answer, found.lost, found.surplus) == (Answer.LOST, 1, 1)
+    assert found.unaccounted == {lost}
 
 
 THOUSAND = [(0, offset) for offset in range(1_000)]

@@ -47,6 +47,16 @@ def by_name(file: Path, environment: str | None) -> dict[str, WantedTopic]:
     return {topic.name: topic for topic in load_topics(file, environment)}
 
 
+def test_positions_of_dropped_records_are_kept_as_long_as_their_source(file: Path) -> None:
+    text = FILE.replace("    quarantine:", "    dropped: {}\n    quarantine:")
+    file.write_text(text.replace("    accepted: {partitions: 1}", "    dropped: {}"))
+    wanted = by_name(file, None)
+    admissions, wards = (wanted[f"hospital.{name}.dropped"] for name in ("admissions", "wards"))
+    assert (admissions.partitions, admissions.replication) == (1, 3)
+    assert admissions.config["retention.ms"] == "604800000"
+    assert wards.config["retention.ms"] == "-1"
+
+
 def test_outputs_and_the_ledger_get_what_the_job_needs(file: Path) -> None:
     wanted = by_name(file, None)
     assert list(wanted) == [
