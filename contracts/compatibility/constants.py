@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import permutations
@@ -13,6 +14,7 @@ from typing import Any, Final
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.texts import first_text
 from contracts.fields import FieldType, join, tokens
+from contracts.model import JsonSchema
 from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.times import instant_key
@@ -76,6 +78,8 @@ def values_at(
     The constants of `shared` count whatever fields those rules are about.
     """
     found = judge.fields.find(field) or FieldType()
+    if isinstance(judge.contract.schema_, JsonSchema):  # a field of any type holds no bytes: JSON has none
+        found = replace(found, types=found.types - {"bytes"})
     times = order_of_times(found)
     values: list[Any] = []
     about = [rule for rule in rules if field in fields_of_rule(rule)]

@@ -101,6 +101,14 @@ ATTEMPTS: dict[str, tuple[str, str, Callable[[People], Any]]] = {
         "POST", "/api/v1/contracts",
         lambda p: p.producer.ask("POST", "/api/v1/contracts", loose(version="2.0.0")),
     ),
+    "rules, schema, classes and masks are gone at once": (
+        "POST", "/api/v1/contracts",
+        lambda p: p.producer.ask(
+            "POST",
+            "/api/v1/contracts",
+            loose(version="2.0.0", rules=[], schema={"type": "json-schema", "definition": {"type": "object"}}),
+        ),
+    ),
     "a rule is gone": (
         "POST", "/api/v1/contracts",
         lambda p: p.producer.ask("POST", "/api/v1/contracts", document(version="1.3.0", rules=[])),
