@@ -40,7 +40,7 @@ class LoadedContract:
     document: Source
     schema: Source | None = None
     warnings: tuple[Problem, ...] = ()
-    """Located names that may be misspelt; filled in by `lint`."""
+    """Located names that may be misspelt; filled in by `lint` and by a publication."""
 
     def locate(self, problem: Problem) -> Problem:
         """Fill in file, line and column of a problem that has only a pointer into the contract."""

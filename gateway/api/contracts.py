@@ -15,7 +15,13 @@ from contracts.model import Status
 from gateway.access.gate import PrincipalDep
 from gateway.api.dependencies import FactoryDep, body_of, media_type, posted, read_body
 from gateway.api.examples import CONTRACT, CONTRACT_YAML
-from gateway.api.models import ContractDetail, ContractList, PublishedContract, StatusRequest
+from gateway.api.models import (
+    ContractDetail,
+    ContractList,
+    PublicationReceipt,
+    PublishedContract,
+    StatusRequest,
+)
 from gateway.check_turns import checked
 from gateway.factory import Factory
 from gateway.problems import InvalidBody, contract_responses, responses
@@ -98,7 +104,7 @@ async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
     status_code=HTTPStatus.CREATED,
     responses={
         200: {
-            "model": PublishedContract,
+            "model": PublicationReceipt,
             "description": "The same content was published before; nothing changed.",
         },
         **responses(403, 409, 413, 415, 503),
@@ -121,10 +127,14 @@ def publish_contract(
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,
-) -> PublishedContract:
-    """Publish a version. Versions never change; the same content again is no change (200)."""
+) -> PublicationReceipt:
+    """Publish a version. Versions never change; the same content again is no change (200).
+
+    `warnings` names what may be misspelt: the version is kept all the same.
+    """
     publication = factory.registry().publish(document.content, document.name, principal)
-    published = _published(factory, publication.version)
+    readers = factory.consumers().readers((publication.version,))
+    published = PublicationReceipt.of_publication(publication, readers)
     if publication.is_new:
         _log.info("contract_published", contract=f"{published.id}@{published.version}")
     response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK

@@ -13,8 +13,9 @@ from contracts.privacy.account import Told
 from contracts.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.api.examples import REPORT
+from gateway.problems import ProblemPlace
 from gateway.services.judging import Judgement
-from gateway.services.registry import ContractPage
+from gateway.services.registry import ContractPage, Publication
 from gateway.services.stream_conditions import Condition
 from gateway.services.streams import RefusalBucket, StreamSummary
 from gateway.storage.sql import ContractVersion
@@ -40,6 +41,12 @@ _VIOLATION: dict[str, Any] = {
     "sentence": "age is 999, a placeholder value",
     "description": None,
     "passes": "any value but 999",
+}
+_WARNING: dict[str, Any] = {
+    "pointer": "/schema/definition/properties/age/minimun",
+    "message": "unknown keyword `minimun` refuses nothing; did you mean `minimum`?",
+    "line": 12,
+    "column": 9,
 }
 _TOTALS: dict[str, Any] = {
     "batches": 1,
@@ -140,6 +147,26 @@ class PublishedContract(VersionInfo, ContractName):
         """Show a stored version."""
         info = cls.with_readers(version, readers).model_dump()
         return cls(id=version.contract_id, topic=version.topic, **info)
+
+
+class PublicationReceipt(PublishedContract):
+    """A version that is kept now, and what may be a mistake in its document."""
+
+    model_config = _example(_CONTRACT | _VERSION | {"warnings": [_WARNING]})
+
+    warnings: tuple[ProblemPlace, ...] = Field(
+        default=(),
+        description="Names that the contract uses and nothing declares: the version is kept all the same.",
+    )
+
+    @classmethod
+    def of_publication(cls, publication: Publication, readers: Readers) -> Self:
+        """Show what a publication kept."""
+        warnings = tuple(
+            ProblemPlace(pointer=each.pointer, message=each.message, line=each.line, column=each.column)
+            for each in publication.warnings
+        )
+        return cls.of(publication.version, readers).model_copy(update={"warnings": warnings})
 
 
 class ContractList(BaseModel):

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contracts.document import LoadedContract, dump_contract, parse_contract
-from contracts.errors import ConflictError, ContractError, NotFoundError
+from contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from contracts.fingerprint import fingerprint
 from contracts.model import DataContract, Status
 from contracts.plan import compile_plan
-from contracts.spelling import check_spelling
+from contracts.spelling import Spelling, check_spelling
 from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
 from gateway.audit.chain import Change
 from gateway.services.approvals import foresee, held_to_approval, propose_draft, write_held
@@ -29,10 +29,11 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The answer to a publication: the version as it is kept, and whether it is new."""
+    """The answer to a publication: the version as it is kept, whether it is new, and names that may be misspelt."""
 
     version: ContractVersion
     is_new: bool
+    warnings: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Registry:
         loaded = parse_contract(document, name=name, read_schema=None)
         contract = loaded.contract
         may_publish(by, subject_of(contract.topic))
-        compiled(loaded)
+        warnings = compiled(loaded).warnings
         candidate = ContractVersion(
             registry_id=0,
             contract_id=contract.id,
@@ -80,7 +81,8 @@ class Registry:
             with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
                 self._database.read(lambda stores: check_publication(stores, contract))
         self._database.read(lambda stores: foresee(stores, contract))
-        return write_held(self._database, lambda stores: _keep(stores, candidate, contract, by))
+        kept = write_held(self._database, lambda stores: _keep(stores, candidate, contract, by))
+        return replace(kept, warnings=warnings)
 
     def version(self, contract_id: str, version: str) -> ContractVersion:
         """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
@@ -112,18 +114,20 @@ class Registry:
 
 
 def compiled(loaded: LoadedContract) -> LoadedContract:
-    """Return a contract that compiles and names no member that a closed object cannot have.
+    """Return a contract that compiles and names no member that a closed object cannot have, with its warnings.
 
     Raises ContractError with the place of each mistake.
     """
+    spelling = Spelling()
     try:
         compile_plan(loaded.contract)
-        errors = check_spelling(loaded.contract).errors
+        spelling = check_spelling(loaded.contract)
+        errors = spelling.errors
     except ContractError as error:
         errors = error.problems
     if errors:
         raise ContractError(tuple(loaded.locate(problem) for problem in errors))
-    return loaded
+    return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
 
 
 def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:

@@ -58,6 +58,30 @@ def test_publishing_answers_201_then_200_with_the_same_body(client: Any, make_co
     }
 
 
+@only_sqlite
+def test_publishing_warns_of_names_that_nothing_declares(
+    client: Any, make_contract: MakeContract, published: dict[str, Any]
+) -> None:
+    assert published["warnings"] == []
+    definition = {"type": "object", "properties": {"n": {"fromat": "date"}}, "required": ["m"]}
+    document = make_contract(
+        version="2.0.0", schema={"type": "json-schema", "definition": definition}, rules=[]
+    )
+    first = client.post(CONTRACTS, document, "application/json")
+    again = client.post(CONTRACTS, document, "application/json")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json() == again.json()
+    warnings = first.json()["warnings"]
+    assert [(each["pointer"], each["message"]) for each in warnings] == [
+        ("/schema/definition/required/0", "required property `m` is declared nowhere"),
+        (
+            "/schema/definition/properties/n/fromat",
+            "unknown keyword `fromat` refuses nothing; did you mean `format`?",
+        ),
+    ]
+    assert all(each["line"] for each in warnings)
+
+
 def test_a_changed_document_answers_409_with_what_to_do(client: Any, published: dict[str, Any]) -> None:
     answer = client.post(CONTRACTS, CONTRACT_YAML.replace("999", "998"), "application/yaml")
     assert answer.status_code == 409
