@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from contracts.compatibility.avro.leniency import made_up, strict_reader
 from contracts.compatibility.changes import Change, was_and_is
 from contracts.compatibility.declarations import accepts_more_framings, keeps_level
 from contracts.compatibility.effects import effect
@@ -21,7 +22,7 @@ from contracts.compatibility.schemas import altered_fields, compare_schemas
 from contracts.compatibility.tables import compare_columns
 from contracts.compatibility.texts import bounded_searches
 from contracts.fields import join, tokens
-from contracts.model import DataContract, ErrorBudget, Expectation, Mask
+from contracts.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
 from contracts.privacy.classes import MASKED, classes_of
 from contracts.rule_model import Rule
 from contracts.rules.reference_sets import with_reference_sets
@@ -94,6 +95,7 @@ CODES: Final = {
     "contract.id-changed": "the contract has another id",
     "contract.topic-changed": "the contract governs another topic",
     "contract.framing-widened": "records in other frames pass",
+    "avro.reader-fills-in": "a default or an alias lets records of more writer's schemas be read",
     "contract.tombstones-changed": "null values do something else than being refused",
     "contract.on-violation-lowered": "breaking the contract has a lesser consequence",
     "contract.error-budget-raised": "more records may be refused before the stream stops, or that cannot be told",
@@ -129,6 +131,7 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
         yield _changed("contract.topic-changed", "topic", base.topic, candidate.topic)
     if accepts_more_framings(base, candidate):
         yield _changed("contract.framing-widened", "framing", base.framing, candidate.framing)
+    yield from _filled_in(base, candidate)
     if candidate.tombstones not in {base.tombstones, "refuse"}:
         yield _changed("contract.tombstones-changed", "tombstones", base.tombstones, candidate.tombstones)
     if _STRICTNESS[candidate.on_violation] < _STRICTNESS[base.on_violation]:
@@ -143,6 +146,20 @@ def _declared(base: DataContract, candidate: DataContract) -> Iterator[Weakening
     if base.error_budget is not None and _raises(base.error_budget, candidate.error_budget):
         budgets = (_shown(each) for each in (base.error_budget, candidate.error_budget))
         yield _changed("contract.error-budget-raised", "error_budget", *budgets)
+
+
+def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakening]:
+    """Yield the defaults and aliases that a reader gets; without a frame records name no writer's schema."""
+    before, after = base.schema_, candidate.schema_
+    if not (isinstance(before, AvroSchema) and isinstance(after, AvroSchema)) or candidate.framing == "none":
+        return
+    for name, field, what in made_up(before.definition, after.definition):
+        place = f"the field `{field}` of `{name}`" if field else f"the enum `{name}`"
+        given = "a default" if what == "default" else f"the alias `{what}`"
+        sentence = f"{place} has {given} now: records of writer's schemas that lack it can be read"
+        yield Weakening(
+            "avro.reader-fills-in", sentence, "/schema/definition", join((field,)) if field else ""
+        )
 
 
 def _raises(old: ErrorBudget, new: ErrorBudget | None) -> bool:
@@ -163,6 +180,8 @@ def _privacy(base: DataContract, candidate: DataContract) -> Iterator[Weakening]
     after = classes_of(candidate)
     for pointer, name in classes_of(base).by_pointer.items():
         found = after.of(tokens(pointer))
+        if after.by_pointer.get(pointer) == name:
+            continue  # a class of its own below another class counts for less, and is kept
         if name != MASKED and (found is None or found.casefold() != name.casefold()):
             sentence = f"`{pointer}`: {was_and_is('class', name, None if found == MASKED else found)}"
             yield Weakening("contract.classification-lowered", sentence, "/classification", pointer)
@@ -220,7 +239,7 @@ def _strict_at(contract: DataContract, level: int) -> DataContract:
 def _looser(
     old: DataContract, new: DataContract, base: DataContract, candidate: DataContract
 ) -> Iterator[Weakening]:
-    judges = Judge(old), Judge(new)
+    judges = Judge(_as_written(old, new)), Judge(new)
     with bounded_searches():
         schemas = list(compare_schemas(*judges))
         changes = [
@@ -231,6 +250,15 @@ def _looser(
     for change in changes:
         if Direction.FORWARD in change.breaks:
             yield _of_change(change, base, candidate)
+
+
+def _as_written(old: DataContract, new: DataContract) -> DataContract:
+    """Return a contract that asks for every field of its Avro schema: one that is gone is missed, default or not."""
+    schema = old.schema_
+    if not isinstance(schema, AvroSchema) or schema == new.schema_:
+        return old
+    strict = schema.model_copy(update={"definition": strict_reader(schema.definition)})
+    return old.model_copy(update={"schema_": strict})
 
 
 def _column_changes(judges: tuple[Judge, Judge], candidate: DataContract) -> Iterator[Change]:

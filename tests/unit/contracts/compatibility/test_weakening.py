@@ -156,6 +156,22 @@ OF_RULES: dict[str, dict[str, list[Case]]] = {
         "strict": [changed("cel", strict=False)],
     },
 }
+A, A_ZERO, B = (
+    {"name": "a", "type": "int"},
+    {"name": "a", "type": "int", "default": 0},
+    {"name": "b", "type": "int"},
+)
+FRAMED = {"kind": "avro", "framing": "confluent-prefix"}
+
+
+def record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": list(fields)}
+
+
+def symbols(*names: str, **more: Any) -> dict[str, Any]:
+    return record({"name": "e", "type": {"type": "enum", "name": "E", "symbols": list(names), **more}})
+
+
 CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
     DataContract: {
         "id": [({}, {"id": "other"}, "contract.id-changed")],
@@ -186,6 +202,8 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
                 "rule.removed",
             ),
             (rule("range", on_violation="fail"), {}, "rule.removed"),
+            (rule("range"), {"schema": {"type": "object"}}, "rule.removed"),
+            (rule("forbidden"), {"schema": True}, "rule.removed"),
             (
                 rule("range", on_violation="fail", minimum="-"),
                 {"schema": property_of(age={"type": "integer", "maximum": 120})},
@@ -246,7 +264,40 @@ CASES: dict[type[BaseModel], dict[str, list[Case]]] = {
                 {"kind": "avro", "schema": {"type": "enum", "name": "E", "symbols": ["a"]}},
                 {"kind": "avro", "schema": {"type": "enum", "name": "E", "symbols": ["a", "b"]}},
                 "",
-            )
+            ),
+            *(
+                (
+                    {"kind": "avro", "schema": record(A_ZERO, B), "framing": framing},
+                    {"kind": "avro", "schema": record(B), "framing": framing},
+                    "avro.field-without-default",
+                )
+                for framing in ("none", "confluent-prefix")
+            ),
+            (
+                FRAMED | {"schema": record({**A, "aliases": ["x"]}, B)},
+                FRAMED | {"schema": record({**A, "name": "x"}, B)},
+                "avro.field-without-default",
+            ),
+            (
+                FRAMED | {"schema": record(A, B)},
+                FRAMED | {"schema": record(A_ZERO, B)},
+                "avro.reader-fills-in",
+            ),
+            (
+                FRAMED | {"schema": record(A, B)},
+                FRAMED | {"schema": record({**A, "aliases": ["x"]}, B)},
+                "avro.reader-fills-in",
+            ),
+            (
+                FRAMED | {"schema": symbols("a", "b")},
+                FRAMED | {"schema": symbols("a", "b", default="a")},
+                "avro.reader-fills-in",
+            ),
+            (
+                FRAMED | {"schema": symbols("a", default="a")},
+                FRAMED | {"schema": symbols("a", "b", default="a")},
+                "",
+            ),
         ],
     },
     Column: {
@@ -372,6 +423,10 @@ def test_every_field_of_a_contract_is_handled_or_harmless() -> None:
     assert set(DataContract.model_fields) == HANDLED | HARMLESS
 
 
+NESTED = {
+    "type": "object",
+    "properties": {"who": {"type": "object", "properties": {"illness": {"type": "string"}}}},
+}
 STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, rule("range")),
     (rule("range"), rule("range", maximum=100)),
@@ -387,6 +442,13 @@ STRICTER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"error_budget": BUDGET}, {"error_budget": {**BUDGET, "ratio": 0.05, "min_records": 1}}),
     ({}, {"classification": {"/age": "pii"}}),
     ({"mask": {"/age": "hash"}}, {"mask": {"/age": "drop"}}),
+    (
+        {"schema": NESTED, "classification": {"/who": "pii", "/who/illness": "medical"}},
+        {"schema": NESTED, "classification": {"/who": "pii", "/who/illness": "medical"}, "key_mask": "hash"},
+    ),
+    (FRAMED | {"schema": record(A_ZERO)}, FRAMED | {"schema": record(A_ZERO, {**B, "default": 1})}),
+    ({"kind": "avro", "schema": record(A)}, {"kind": "avro", "schema": record(A_ZERO)}),
+    (FRAMED | {"schema": symbols("a", "b", default="a")}, FRAMED | {"schema": symbols("a", default="a")}),
     ({}, {"mask": {"/age": "drop"}}),
     ({}, {"key_mask": "hash"}),
     ({}, {"on_violation": "fail"}),
