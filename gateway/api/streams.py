@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import AwareDatetime, ValidationError
+from pydantic import ValidationError
 
+from contracts.bounds import Instant
 from contracts.errors import Problem
 from contracts.report import BatchReport
 from gateway.access.gate import PrincipalDep
@@ -39,11 +40,11 @@ class TimeRange:
 
     def __init__(
         self,
-        since: Annotated[AwareDatetime | None, Query(examples=["2026-07-01T00:00:00Z"])] = None,
-        until: Annotated[AwareDatetime | None, Query(examples=["2026-07-02T00:00:00Z"])] = None,
+        since: Annotated[Instant | None, Query(examples=["2026-07-01T00:00:00Z"])] = None,
+        until: Annotated[Instant | None, Query(examples=["2026-07-02T00:00:00Z"])] = None,
     ) -> None:
         self.until = until or now() + timedelta(microseconds=1)
-        self.since = since or max(self.until, datetime.min.replace(tzinfo=UTC) + _DAY) - _DAY
+        self.since = since or self.until - _DAY
         if self.since >= self.until:
             raise InvalidBody("the range is empty", (Problem("since", "must be earlier than until"),))
 

@@ -387,6 +387,7 @@ def test_a_report_that_cannot_be_answers_422_with_the_place(
         ("GET", "/api/v1/streams/nobody/batches?since=yesterday", 422),
         ("GET", "/api/v1/streams/nobody/batches?since=2026-07-01T00:00:00", 422),
         ("GET", "/api/v1/streams/nobody/batches?until=0001-01-01T00:00:00Z", 422),
+        ("GET", "/api/v1/streams/nobody/batches?since=9999-12-31T23:59:59Z", 422),
         ("DELETE", CONTRACTS, 405),
         ("PUT", "/health/live", 405),
     ],
@@ -441,3 +442,16 @@ def test_every_answer_forbids_what_a_browser_must_not_do(client: Any) -> None:
 def test_the_root_leads_to_the_desk(client: Any) -> None:
     answer = client.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (answer.status_code, answer.headers["location"]) == (307, "/desk")
+
+
+@only_sqlite
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize("what", ["batches", "refusals", "expectations"])
+def test_a_range_at_the_ends_of_the_calendar_is_refused(client: Any, what: str) -> None:
+    assert client.post(BATCHES, orjson.dumps(REPORT)).status_code == 201
+    path = BATCHES.replace("batches", what)
+    ends = {"since": "0001-01-01T00:00:00+14:00", "until": "9999-12-31T23:59:59-14:00"}
+    whole = {"since": "1970-01-01T00:00:00Z", "until": "9998-12-31T23:59:59Z"}
+    for time in (ends, {"until": ends["since"]}, whole | {"until": ends["until"]}):
+        assert problem(client.get(path, params=time))["status"] == 422
+    assert client.get(path, params=whole).status_code == 200
