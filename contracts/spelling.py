@@ -104,23 +104,34 @@ def _paths_read(tree: Node, variables: dict[str, Path | None]) -> Iterator[Path]
                 inner = {**known, **dict.fromkeys(names, None), names[0]: _element(_path(parts[0], known))}
                 pending.append((parts[0], known))
                 pending.extend((part, inner) for part in parts[1:])
-        if _names_member(node) and (path := _path(node, known)):
+        if _names_member(node) and (path := _path(_asked(node), known)):
             yield path
 
 
 def _names_member(node: Node) -> bool:
     match node:
-        case Select() | Call("_[_]", (_, Const(str()))):
+        case Select() | Call("_[_]", (_, Const(str()))) | Call("@in", (Const(str()), _)):
             return True
         case _:
             return False
 
 
-def _path(node: Node, known: dict[str, Path | None]) -> Path | None:
+def _asked(node: Node) -> Node:
+    """Return the member that a node names: of `"name" in holder` the one that it asks for."""
+    match node:
+        case Call("@in", (Const(str()) as name, holder)):
+            return Call("_[_]", (holder, name))
+        case _:
+            return node
+
+
+def _path(node: Node, known: dict[str, Path | None]) -> Path | None:  # noqa: PLR0911 - one for each node
     """Return the path of a part of the record; None for what is computed."""
     match node:
         case Ident(name):
             return known.get(name)
+        case Call("dyn", (operand,)):
+            return _path(operand, known)
         case Select(operand, name, _) | Call("_[_]", (operand, Const(str(name)))):
             return _below(_path(operand, known), name)
         case Call("_[_]", (operand, Const(int(index)))) if index >= 0:

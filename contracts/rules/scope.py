@@ -61,12 +61,14 @@ class Scope:
 def undeclared(pointer: str, fields: SchemaFields) -> str:
     """Write the message about a pointer that the schema does not declare, with the nearest one that it does."""
     through_array = any(token == EACH or token.isdigit() for token in tokens(pointer))
-    near = _nearby(pointer, fields) if through_array else suggestion(pointer, fields)
+    near = _nearby(pointer, fields)  # also below the members of a map, whose names no schema lists
+    if not near and not through_array:
+        near = suggestion(pointer, fields)
     return f"the schema declares no field `{pointer}`{near}"
 
 
 def _nearby(pointer: str, fields: SchemaFields) -> str:
-    """Give the end of a message about a pointer through arrays: the same one with its first wrong name put right."""
+    """Return the end of a message about a pointer: the same one with its first wrong name put right."""
     path = tokens(pointer)
     for index, token in enumerate(path):
         if fields.find(join(path[: index + 1])) is not None:

@@ -17,19 +17,27 @@ LINE = {
     "properties": {"net": {"type": "number"}, "gross": {"type": "number"}},
     "additionalProperties": False,
 }
+NOTE = {"type": "object", "properties": {"text": {"type": "string"}}, "additionalProperties": False}
 CLOSED: dict[str, Any] = {
     "type": "object",
     "properties": {
         "status": {"type": "string"},
         "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
         "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "notes": {"type": "object", "additionalProperties": {"$ref": "#/$defs/note"}},
         "extras": {"type": "object"},
     },
     "required": ["status"],
     "additionalProperties": False,
-    "$defs": {"line": LINE},
+    "$defs": {"line": LINE, "note": NOTE},
 }
-OPEN = {**CLOSED, "additionalProperties": True, "$defs": {"line": {**LINE, "additionalProperties": True}}}
+OPEN = {
+    **CLOSED,
+    "additionalProperties": True,
+    "$defs": {
+        each: {**part, "additionalProperties": True} for each, part in (("line", LINE), ("note", NOTE))
+    },
+}
 AVRO = {
     "type": "record",
     "name": "R",
@@ -47,6 +55,13 @@ AVRO = {
             },
         },
         {"name": "labels", "type": {"type": "map", "values": "string"}},
+        {
+            "name": "notes",
+            "type": {
+                "type": "map",
+                "values": {"type": "record", "name": "N", "fields": [{"name": "text", "type": "string"}]},
+            },
+        },
     ],
 }
 
@@ -88,6 +103,10 @@ MISSPELT = [
     ({"expr": "this.lines[size(this.lines) - 1].nett > 1.0"}, undeclared("/lines/*/nett", "/lines/*/net")),
     ({"expr": "this.lines.all(x, this['staus'] == 'a')"}, undeclared("/staus", "/status")),
     ({"expr": "{'a': this.lines[0].nett}['a'] > 0.0"}, undeclared("/lines/0/nett", "/lines/0/net")),
+    ({"expr": "!('staus' in this)"}, undeclared("/staus", "/status")),
+    ({"expr": "this.lines.exists(x, 'nett' in x)"}, undeclared("/lines/*/nett", "/lines/*/net")),
+    ({"expr": "dyn(this).staus == 'a'"}, undeclared("/staus", "/status")),
+    ({"expr": "this.notes['a'].txt == 'b'"}, undeclared("/notes/a/txt", "/notes/a/text")),
     ({"expr": "value.grss > 0.0", "field": "/lines/*"}, undeclared("/lines/*/grss", "/lines/*/gross")),
     ({"expr": "parent.grss > value", "field": "/lines/*/net"}, undeclared("/lines/*/grss", "/lines/*/gross")),
 ]  # fmt: skip
@@ -114,6 +133,8 @@ def test_an_avro_record_is_closed(rule: dict[str, Any], message: str) -> None:
         {"expr": 'this["status"] == "a"'},
         {"expr": "this.labels.anything == 'a' && this.labels['else'] == 'b'"},
         {"expr": "this.labels.all(k, k.size() > 1)"},
+        {"expr": "'anything' in this.labels && 'status' in this && 'a' in ['b'] && 'x' in {'x': 1}"},
+        {"expr": "this.lines.all(x, x.net in [1.0, 2.0]) && 'any' in this.notes"},
         {"expr": "this.lines.all(x, x.net > 1.0 && x['gross'] > 1.0)"},
         {"expr": "this.lines.map(x, {'a': x.net}).all(y, y.a > 1.0)"},
         {"expr": "this.lines.map(x, x.net).all(y, y > 1.0)"},
