@@ -18,7 +18,7 @@ from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, may_
 from gateway.audit.chain import Change, content_hash
 from gateway.services.changes import Review, review
 from gateway.services.contract_lifecycle import find_alive
-from gateway.services.registry import compiled
+from gateway.services.registry import compiled, may_take_id
 from gateway.services.subject_scope import ENFORCED
 from gateway.storage.consumers import Acknowledgement, StoredConsumer
 from gateway.storage.database import Database
@@ -138,9 +138,7 @@ class ConsumerBook:
         may_publish(by, subject_of(contract.topic))
 
         def work(stores: Stores) -> Review:
-            topic = stores.contracts.topic_of(contract.id)
-            if topic is not None and not by.sees(subject_of(topic)):
-                raise ConflictError(f"the id {contract.id} is taken; publish under another one")
+            may_take_id(stores, contract.id, by)
             return review(stores, contract)
 
         return self._database.read(work)

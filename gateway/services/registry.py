@@ -58,7 +58,7 @@ class Registry:
         ConflictError for a changed document under a used version and for a topic that another contract owns,
         BreakingChange for a change that consumers have not agreed to, NotApproved for one that weakens what is
         enforced,
-        Forbidden for a topic that `by` may not publish for.
+        Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
         """
         loaded = parse_contract(document, name=name, read_schema=None)
         contract = loaded.contract
@@ -130,10 +130,23 @@ def compiled(loaded: LoadedContract) -> LoadedContract:
     return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
 
 
+def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
+    """Let somebody publish under an id that is theirs already, or new and one of their prefixes.
+
+    A stream, its table and the contract that the Confluent face makes for a topic have the name of the id: who takes
+    it takes it from the team of that name. Raises Forbidden in the same words whether the id exists or not, and
+    ConflictError for one of their prefixes that governs a topic of others.
+    """
+    topic = stores.contracts.topic_of(contract_id)
+    if topic is not None and by.sees(subject_of(topic)):
+        return
+    may_publish(by, subject_of(contract_id))
+    if topic is not None:
+        raise ConflictError(f"the id {contract_id} is taken; publish under another one")
+
+
 def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
-    topic = stores.contracts.topic_of(candidate.contract_id)
-    if topic is not None and not by.sees(subject_of(topic)):
-        raise ConflictError(f"the id {candidate.contract_id} is taken; publish under another one")
+    may_take_id(stores, candidate.contract_id, by)
     found = stores.contracts.version(candidate.contract_id, candidate.version)
     if found is not None:
         if found.deleted_at is not None:

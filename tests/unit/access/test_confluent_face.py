@@ -257,7 +257,7 @@ class TestAssociations:
 
 @pytest.mark.usefixtures("registry")
 def test_each_role_may_what_the_matrix_says(hire: Hire) -> None:
-    newer = {"schema": AVRO.replace('"type": "int"', '"type": "int", "default": 1')}
+    newer = {"schema": AVRO.replace("}]", '}, {"name": "ward", "type": "int", "default": 1}]')}
     attempts: list[tuple[str, str, Any]] = [
         ("GET", f"/subjects/{MINE}/versions/1", None),
         ("POST", f"/compatibility/subjects/{MINE}/versions/latest", newer),

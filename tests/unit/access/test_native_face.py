@@ -152,14 +152,38 @@ def test_publishing_for_a_topic_of_others_is_refused_alike_whether_it_exists(
 
 
 @pytest.mark.usefixtures("registry")
-def test_an_id_that_others_have_is_taken_and_no_more_is_said(hire: Hire, make_contract: MakeContract) -> None:
+def test_an_id_of_other_prefixes_is_refused_alike_whether_it_exists(
+    hire: Hire, make_contract: MakeContract
+) -> None:
+    """Streams, tables and contracts of the Confluent face have the name that a contract's id takes away from others."""
     producer = hire("producer:hospital.")
-    for version in ("1.2.0", "7.0.0"):
-        answer = producer.ask(
-            "POST", CONTRACTS, make_contract(id=HIDDEN, topic="hospital.x", version=version)
-        )
-        assert answer.status_code == 409
-        assert answer.json()["detail"] == f"the id {HIDDEN} is taken; publish under another one"
+    for name in (HIDDEN, UNKNOWN, "hospital", "Hospital.x", "hospital_x"):
+        for path in (CONTRACTS, f"{CONTRACTS}/check"):
+            answer = producer.ask("POST", path, make_contract(id=name, topic="hospital.x"))
+            assert answer.status_code == 403
+            assert answer.json()["detail"] == (
+                f"this needs the role producer of the subject {name}-value; {producer.name} has producer:hospital."
+            )
+    own = make_contract(id="hospital.ward", topic="hospital.x")
+    assert producer.ask("POST", CONTRACTS, own).status_code == 201
+
+
+@pytest.mark.usefixtures("registry")
+def test_an_id_of_ones_prefixes_over_a_topic_of_others_is_taken(
+    hire: Hire, make_contract: MakeContract
+) -> None:
+    admin = hire("admin")
+    assert admin.ask("POST", CONTRACTS, make_contract(id="hospital.odd", topic="nyc.odd")).status_code == 201
+    answer = hire("producer:hospital.").ask(
+        "POST", CONTRACTS, make_contract(id="hospital.odd", topic="hospital.x")
+    )
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "the id hospital.odd is taken; publish under another one",
+    )
+    # Who may see the topic goes on publishing under an id that was taken before ids were asked about.
+    next_one = make_contract(id="hospital.odd", topic="nyc.odd", version="1.3.0")
+    assert hire("producer:nyc.").ask("POST", CONTRACTS, next_one).status_code == 201
 
 
 @pytest.mark.usefixtures("registry")
