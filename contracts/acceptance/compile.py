@@ -32,7 +32,7 @@ def compile_acceptance(
 ) -> tuple[Acceptance, TypedAcceptance] | None:
     """Compile the quick way, and the one that keeps what the columns hold; None for a schema whose records are no rows."""
     definition = payload_format.definition
-    if not isinstance(definition, dict):
+    if not isinstance(definition, dict) or not payload_format.is_bounded:
         return None
     whole = {path for _, check in rules.field_checks for path in check.paths}
     whole |= {path for each in rules.lowered for path in each.holders}

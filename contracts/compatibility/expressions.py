@@ -53,6 +53,7 @@ _OF_OUTCOME: Final = {
     Outcome.BROKEN: _FALSE,
     Outcome.UNKNOWN: _UNKNOWN,
     Outcome.ERROR: _ERROR,
+    Outcome.EXHAUSTED: _ERROR,
 }
 _COMPARISONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">=", "_==_": "==", "_!=_": "!="}
 

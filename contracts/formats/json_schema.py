@@ -12,6 +12,7 @@ from contracts.errors import ContractError, Problem
 from contracts.fields import join, tokens
 from contracts.formats.json_bounds import with_quick_bounds
 from contracts.formats.json_fields import JsonFields, Schema
+from contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from contracts.formats.json_patterns import EcmaPatterns
 from contracts.formats.json_work import check_work
 from contracts.model import JsonSchema
@@ -37,6 +38,23 @@ _CLOSING: Final = {
     "items": _NO_MORE_ITEMS,
 }
 """Keywords that close an object or an array when their schema is `false`."""
+_TOO_MUCH_WORK: Final = "json.too-much-work"
+UNDECIDED: Final = Violation(
+    Stage.SCHEMA,
+    _TOO_MUCH_WORK,
+    "",
+    Severity.ERROR,
+    f"takes more than {MAX_LOOKS:,} steps to judge by the schema",
+)
+"""What a record is that is not judged by its schema, because that takes too many steps."""
+UNLISTED: Final = Violation(
+    Stage.SCHEMA,
+    _TOO_MUCH_WORK,
+    "",
+    Severity.ERROR,
+    f"breaks the schema; to list where takes more than {MAX_LISTED:,} steps",
+)
+"""What a record is that does not fit its schema, when it takes too many steps to say where."""
 
 
 class JsonSchemaFormat:
@@ -46,8 +64,18 @@ class JsonSchemaFormat:
         definition = schema.definition
         if definition is None:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
-        check_work(definition)
+        graph = check_work(definition)
         self.definition = definition
+        judging, listing = (
+            (None, None)
+            if graph is None
+            else (
+                Looks(graph, is_once=True, limit=MAX_LOOKS),
+                Looks(graph, is_once=False, limit=MAX_LISTED),
+            )
+        )
+        self._judging = None if judging is None or judging.is_calm else judging
+        self._listing = None if listing is None or listing.is_calm else listing
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
         self._quick, _ = _compile(with_quick_bounds(definition), assert_formats=self.formats_hold)
@@ -55,8 +83,13 @@ class JsonSchemaFormat:
 
     @property
     def is_valid(self) -> Callable[[Any], bool]:
-        """Whether a decoded record fits the schema. Never raises."""
-        return self._quick.is_valid
+        """Whether a decoded record fits the schema; not one that is `UNDECIDED`. Never raises."""
+        return self._quick.is_valid if self._judging is None else self._fits_in_time
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no record takes so many steps to judge that it is `UNDECIDED`."""
+        return self._judging is None
 
     def subschema_test(self, subschema: Schema) -> Callable[[Any], bool]:
         """Compile a part of the schema that holds no reference, and give whether a value fits it."""
@@ -71,10 +104,13 @@ class JsonSchemaFormat:
 
     def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
         """Decode each payload and give all but the records that fit the schema and break no rule, with their index."""
-        return unsound(framed.payloads, self._quick.is_valid, rules.hold)
+        return unsound(framed.payloads, self.is_valid, rules.hold)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
+        excess = self._excess(record)
+        if excess is not None:
+            return (excess,)
         found: dict[Violation, None] = {}
         try:
             for error in self._validator.iter_errors(record):
@@ -88,12 +124,25 @@ class JsonSchemaFormat:
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
         """Give each way in which a record breaks the schema with the error behind it, which holds its values.
 
-        None of a record with an integer of more than 4,300 digits, of which there is no error with values.
+        None of a record with an integer of more than 4,300 digits, of which there is no error with values, nor of one
+        that takes too many steps.
         """
+        if self._excess(record) is not None:
+            return
         try:
             yield from ((self._violation(error), error) for error in self._validator.iter_errors(record))
         except ValueError:
             return
+
+    def _fits_in_time(self, record: Any) -> bool:
+        assert self._judging is not None  # noqa: S101 - narrows for the type checker
+        return not self._judging.exceed(record) and self._quick.is_valid(record)
+
+    def _excess(self, record: Any) -> Violation | None:
+        """Say that a record which does not fit takes too many steps, where it does; None otherwise."""
+        if self._judging is not None and self._judging.exceed(record):
+            return UNDECIDED
+        return UNLISTED if self._listing is not None and self._listing.exceed(record) else None
 
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""

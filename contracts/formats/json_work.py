@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Registry, Resource
@@ -34,17 +35,9 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _HERE: Final = ("not", "if", "then", "else")
 _HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _HERE_MAPS: Final = ("dependentSchemas", "dependencies")
-_BELOW: Final = (
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "items",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_BELOW_LISTS: Final = ("items", "prefixItems")
-_BELOW_MAPS: Final = ("patternProperties", "properties")
+_MEMBERS: Final = ("additionalProperties", "unevaluatedProperties")
+_ITEMS: Final = ("additionalItems", "contains", "items", "unevaluatedItems")
+_ITEM_LISTS: Final = ("items", "prefixItems")
 _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 
 
@@ -56,27 +49,57 @@ Key = tuple[int, str]
 """A subschema by identity, and the base of its references."""
 
 
-def check_work(schema: Any) -> None:
-    """Count the work of a schema, in steps that are linear in its size. Raises TooMuchWorkError for more than is done.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of an object, which a subschema of `propertyNames` is about."""
 
-    The schema need not be sound: what is no schema is passed over, and references that lead nowhere.
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The members that a subschema is about: one by its `name`, or with None all but some."""
+
+    name: str | None = None
+    but: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The items that a subschema is about: one by its `index`, or with None all from `first` on."""
+
+    index: int | None = None
+    first: int = 0
+
+
+Part = Names | Member | Item
+
+
+def check_work(schema: Any) -> Subschema | None:
+    """Count the work of a schema, in steps that are linear in its size, and return its graph; None for a boolean.
+
+    Raises TooMuchWorkError for more than is done. The schema need not be sound: what is no schema is passed over, and
+    references that lead nowhere.
     """
     if not isinstance(schema, dict):
-        return
+        return None
     work = _Work(schema)
     work.follow()
     work.count()
+    return work.root
 
 
-class _Schema:
-    """One subschema, the schemas that speak of the same value (`here`), and those of its parts (`below`)."""
+class Subschema:
+    """One subschema, the schemas that speak of the same value (`here`), and those of its parts (`below`).
 
-    __slots__ = ("below", "factor", "here", "levels", "looks", "node")
+    `closing` are those of `here` that a reference leads back to, from within themselves.
+    """
+
+    __slots__ = ("below", "closing", "factor", "here", "levels", "looks", "node")
 
     def __init__(self, node: dict[str, Any]) -> None:
         self.node = node
-        self.here: list[_Schema] = []
-        self.below: list[_Schema] = []
+        self.here: list[Subschema] = []
+        self.below: list[tuple[Part, Subschema]] = []
+        self.closing: set[Subschema] = set()
         self.looks = 0
         self.levels = 0
         # What is left unevaluated is found out by evaluating everything beside it again.
@@ -92,49 +115,75 @@ class _Work:
             # Once, for an anchor is looked for in all that was not crawled yet.
             registry = registry.crawl()
         self._resolver = registry.resolver(_ROOT)
-        self._known: dict[Key, _Schema] = {}
-        self._root = _Schema(schema)
+        self._known: dict[Key, Subschema] = {}
+        self.root = Subschema(schema)
+        self._open = {self.root}
 
     def follow(self) -> None:
         """Find the subschemas that the root leads to. Raises TooMuchWorkError for a chain longer than MAX_CHAIN."""
-        self._known[id(self._definition), ""] = self._root
-        stack = [self._parts(self._root, self._resolver)]
+        self._known[id(self._definition), ""] = self.root
+        path = [self.root]
+        stack = [self._parts(self.root, self._resolver)]
         while stack:
             found = next(stack[-1], None)
             if found is None:
                 stack.pop()
+                self._open.discard(path.pop())
             else:
+                path.append(found[0])
+                self._open.add(found[0])
                 stack.append(self._parts(*found))
             if len(stack) > MAX_CHAIN:
                 message = f"its references make a chain of more than {MAX_CHAIN:,} schemas; make it shorter"
                 raise TooMuchWorkError.at(_DEFINITION, message)
 
-    def _parts(self, schema: _Schema, resolver: Resolver[Any]) -> Iterator[tuple[_Schema, Resolver[Any]]]:
+    def _parts(self, schema: Subschema, resolver: Resolver[Any]) -> Iterator[tuple[Subschema, Resolver[Any]]]:
         """Note the parts of a subschema, and yield those that are new."""
-        parts = ((schema.here, _here(schema.node)), (schema.below, _below(schema.node)))
-        for noted, nodes in parts:
-            for node in nodes:
-                yield from self._noted(noted, node, _inside(resolver, node))
+        for node in _here(schema.node):
+            part, is_new = self._part(node, resolver)
+            if part is not None:
+                schema.here.append(part)
+                if is_new:
+                    yield part, _inside(resolver, node)
+        for about, node in _below(schema.node):
+            part, is_new = self._part(node, resolver)
+            if part is not None:
+                schema.below.append((about, part))
+                if is_new:
+                    yield part, _inside(resolver, node)
         for keyword in _REFERENCES:
             reference = schema.node.get(keyword)
             if isinstance(reference, str):
-                try:
-                    resolved = resolver.lookup(reference)
-                except (Unresolvable, ValueError, TypeError, AttributeError):
-                    continue  # the validator says what is wrong with it
-                yield from self._noted(schema.here, resolved.contents, resolved.resolver)
+                yield from self._referred(schema, reference, resolver)
 
-    def _noted(
-        self, noted: list[_Schema], node: Any, resolver: Resolver[Any]
-    ) -> Iterator[tuple[_Schema, Resolver[Any]]]:
-        if not isinstance(node, dict):
+    def _referred(
+        self, schema: Subschema, reference: str, resolver: Resolver[Any]
+    ) -> Iterator[tuple[Subschema, Resolver[Any]]]:
+        """Note what a reference names, and yield it if it is new."""
+        try:
+            resolved = resolver.lookup(reference)
+        except (Unresolvable, ValueError, TypeError, AttributeError):
+            return  # the validator says what is wrong with it
+        if not isinstance(resolved.contents, dict):
             return
+        part, is_new = self._known_as(resolved.contents, resolved.resolver)
+        schema.here.append(part)
+        if part in self._open:
+            schema.closing.add(part)
+        if is_new:
+            yield part, resolved.resolver
+
+    def _part(self, node: Any, resolver: Resolver[Any]) -> tuple[Subschema | None, bool]:
+        """Return the subschema that a node is, and whether it is new; None for a boolean."""
+        return self._known_as(node, _inside(resolver, node)) if isinstance(node, dict) else (None, False)
+
+    def _known_as(self, node: dict[str, Any], resolver: Resolver[Any]) -> tuple[Subschema, bool]:
         key = (id(node), base_of(resolver))
         found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = _Schema(node)
-            yield found, resolver
-        noted.append(found)
+        if found is not None:
+            return found, False
+        found = self._known[key] = Subschema(node)
+        return found, True
 
     def count(self) -> None:
         """Count how often one value is looked at. Raises TooMuchWorkError for more than MAX_LOOKS allows."""
@@ -144,7 +193,7 @@ class _Work:
         for each in looped:
             steps += self._walked(each, limit - steps)
 
-    def _counted(self, start: _Schema, limit: int) -> bool:
+    def _counted(self, start: Subschema, limit: int) -> bool:
         """Count the looks of a subschema from those of its parts; gives whether it leads back to itself."""
         is_looped = False
         within = {id(start)}
@@ -165,7 +214,7 @@ class _Work:
                 stack.append((part, iter(part.here)))
         return is_looped
 
-    def _walked(self, start: _Schema, limit: int) -> int:
+    def _walked(self, start: Subschema, limit: int) -> int:
         """Count the looks of a subschema that leads back to itself one by one, each way until it is cut."""
         steps, within = 0, {id(start)}
         stack = [(start, iter(start.here))]
@@ -183,7 +232,7 @@ class _Work:
                 stack.append((part, iter(part.here)))
         return steps
 
-    def _check(self, schema: _Schema, limit: int) -> None:
+    def _check(self, schema: Subschema, limit: int) -> None:
         if schema.looks > limit:
             raise self._too_much(schema, limit)
         if schema.levels > MAX_LEVELS:
@@ -192,7 +241,7 @@ class _Work:
             )
             raise TooMuchWorkError.at(_DEFINITION + _pointer_to(schema.node, self._definition), message)
 
-    def _too_much(self, schema: _Schema, limit: int) -> TooMuchWorkError:
+    def _too_much(self, schema: Subschema, limit: int) -> TooMuchWorkError:
         message = (
             f"a value is looked at more than {limit:,} times: schemas that are named twice name others twice "
             "in turn; name each of them once"
@@ -224,15 +273,37 @@ def _here(node: dict[str, Any]) -> Iterator[Any]:
             yield from node[keyword].values()
 
 
-def _below(node: dict[str, Any]) -> Iterator[Any]:
-    """Yield what speaks of items, members and names."""
-    yield from (node[keyword] for keyword in _BELOW if keyword in node)
-    for keyword in _BELOW_LISTS:
+def _below(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
+    """Yield what speaks of items, members and names, with what it is about."""
+    if "propertyNames" in node:
+        yield Names(), node["propertyNames"]
+    yield from _members(node)
+    yield from _items(node)
+
+
+def _members(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
+    named = node.get("properties")
+    declared = named if isinstance(named, dict) else {}
+    for name, part in declared.items():
+        yield Member(name), part
+    patterns = node.get("patternProperties")
+    for part in patterns.values() if isinstance(patterns, dict) else ():
+        yield Member(), part
+    for keyword in _MEMBERS:
+        if keyword in node:
+            yield Member(but=frozenset(declared if keyword == "additionalProperties" else ())), node[keyword]
+
+
+def _items(node: dict[str, Any]) -> Iterator[tuple[Part, Any]]:
+    first = 0
+    for keyword in _ITEM_LISTS:
         if isinstance(node.get(keyword), list):
-            yield from node[keyword]
-    for keyword in _BELOW_MAPS:
-        if isinstance(node.get(keyword), dict):
-            yield from node[keyword].values()
+            first = len(node[keyword])
+            for index, part in enumerate(node[keyword]):
+                yield Item(index), part
+    for keyword in _ITEMS:
+        if keyword in node:
+            yield Item(first=first if keyword in {"items", "additionalItems"} else 0), node[keyword]
 
 
 def _pointer_to(wanted: dict[str, Any], root: Any) -> str:

@@ -112,7 +112,7 @@ class Teller:
     def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Told:
         payload_format = self._plan.payload_format
         if not errors or not isinstance(payload_format, JsonSchemaFormat):
-            return Told(violation, plain_sentence(violation))
+            return Told(violation, plain_sentence(violation), passes=payload_remedy(violation.code))
         patterns = payload_format.patterns
         error = errors.pop(0) if len(errors) > 1 else errors[0]
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is the schema's

@@ -21,6 +21,7 @@ REMEDIES: Final = {
     "json.lone-surrogate": "whole characters: both halves of a pair, or none",
     "json.number-range": "an exponent of at most 18 digits",
     "json.too-deep": "at most 254 levels",
+    "json.too-much-work": "a record of fewer levels and items, or a schema that names each part of a value once",
     "avro.too-deep": "at most 254 levels",
 }
 """What would have passed, by the code of the violation."""

@@ -37,6 +37,10 @@ _ABSENT: Final = ("NOT_FOUND", "null_type", "Index error")
 """How the library's errors say that a key, a value or an item is not there."""
 _SYNTAX: Final = "Syntax error"
 """How the library tells what it cannot parse from what it does not know."""
+MAX_ITERATIONS: Final = 10_000
+"""Most iterations of all macros in one evaluation: the default of the library, which no version of its API sets."""
+_EXHAUSTED: Final = "Iteration budget exceeded"
+"""How the library says that an evaluation took more."""
 _MIN_INT, _MAX_UINT = -(2**63), 2**64
 
 
@@ -47,11 +51,14 @@ class Outcome(Enum):
     BROKEN = auto()
     UNKNOWN = auto()
     ERROR = auto()
+    EXHAUSTED = auto()
+    """An error for a rule: more iterations than the library takes for one evaluation."""
 
 
 _DETAILS: Final = {
     Outcome.UNKNOWN: "lacks a value that the expression of the rule needs",
     Outcome.ERROR: "breaks the expression of the rule: evaluation error",
+    Outcome.EXHAUSTED: f"takes more than {MAX_ITERATIONS:,} iterations to evaluate the expression of the rule",
 }
 
 
@@ -132,7 +139,7 @@ def _is_broken(outcome: Outcome, *, fits: bool, unknown: bool) -> bool:
             return True
         case Outcome.UNKNOWN:
             return unknown
-        case Outcome.ERROR:
+        case Outcome.ERROR | Outcome.EXHAUSTED:
             return fits
 
 
@@ -257,8 +264,8 @@ def evaluate_with(evaluator: Callable[..., Any], variables: dict[str, Any]) -> O
 def _ask(evaluator: Callable[..., Any], variables: dict[str, Any]) -> tuple[Outcome, str]:
     try:
         result = evaluator(data=whole(variables))
-    except RuntimeError:  # such as the budget of iterations
-        return Outcome.ERROR, ""
+    except RuntimeError as error:
+        return (Outcome.EXHAUSTED if _EXHAUSTED in str(error) else Outcome.ERROR), ""
     value = result.value()
     if value is True or value is False:
         return (Outcome.HOLDS if value else Outcome.BROKEN), ""

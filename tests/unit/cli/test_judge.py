@@ -14,6 +14,7 @@ from contracts.privacy.account import Told
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.cli.judge import Tally
 from gateway.cli.record_files import line_batches
+from tests.deep_schemas import chained, contract_with, nested
 
 from .conftest import CONTRACT, Run
 
@@ -94,6 +95,20 @@ def test_every_line_gets_its_verdict(tidegate: Run, contract: Path) -> None:
         }
     ]
     assert (ran.returncode, ran.stderr) == (1, b"")
+
+
+def test_a_record_beyond_the_budget_of_steps_is_named_and_the_others_are_judged(
+    tidegate: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "deep.tidegate.json"
+    path.write_text(contract_with(chained("allOf")).model_dump_json(by_alias=True, exclude_unset=True))
+    ran = tidegate("judge", path, "--json", stdin=b"{}\n" + nested(40, "1") + b"\n{}\n")
+    verdicts = [json.loads(line) for line in ran.stdout.splitlines()]
+    found = [[each["code"] for each in verdict["violations"]] for verdict in verdicts]
+    assert found == [[], ["json.too-much-work"], []]
+    assert verdicts[1]["violations"][0]["sentence"] == (
+        "takes more than 20,000,000 steps to judge by the schema"
+    )
 
 
 def test_the_summary_names_the_first_refused(tidegate: Run, contract: Path, tmp_path: Path) -> None:

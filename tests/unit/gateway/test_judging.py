@@ -9,6 +9,7 @@ from contracts.verdict import Disposition
 from gateway.factory import Factory
 from gateway.services.judging import PlanCache
 from gateway.storage.sql import ContractVersion
+from tests.deep_schemas import chained, contract_with, nested
 
 MakeContract = Callable[..., bytes]
 
@@ -36,6 +37,18 @@ def test_the_verdicts_are_those_of_the_one_judge(factory: Factory, make_contract
     assert judgement.verdicts == tuple(plan.explain(value) for value in VALUES)
     assert judgement.version.version == "1.2.0"
     assert judgement.verdicts[0].disposition is Disposition.ACCEPTED
+
+
+def test_a_record_beyond_the_budget_of_steps_is_a_named_violation(factory: Factory) -> None:
+    publish(
+        factory, contract_with(chained("allOf")).model_dump_json(by_alias=True, exclude_unset=True).encode()
+    )
+    verdicts = factory.judging().judge("a.b", "latest", (b"{}", nested(40, "1"), b"{}")).verdicts
+    assert [tuple(each.code for each in verdict.violations) for verdict in verdicts] == [
+        (),
+        ("json.too-much-work",),
+        (),
+    ]
 
 
 def test_no_records_have_no_verdicts(factory: Factory, make_contract: MakeContract) -> None:

@@ -1,0 +1,240 @@
+"""How often a validator looks at the values of one record, counted before it is asked.
+
+jsonschema-rs remembers what it has found only where a reference leads back into a schema that it is within. Forty
+definitions that each name the next one twice for a member take 2^40 looks at a record of 40 levels. To list what is
+wrong it remembers nothing, so a schema that names itself twice takes as many. It cannot be interrupted meanwhile.
+
+Most schemas look a few times at each value of any record, which is found out once. Only others are counted by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final
+
+import orjson
+
+from contracts.formats.json_work import Item, Member, Names, Part, Subschema
+
+MAX_LOOKS: Final = 20_000_000
+"""Most looks at one record to decide whether it fits: they take half a second."""
+MAX_LISTED: Final = 50_000
+"""Most looks at one record to list what is wrong with it: they take as long, because errors hold copies."""
+CALM: Final = 1_000
+"""Looks at one value up to which no record is counted, because they grow with its size alone."""
+MAX_VISITS: Final = 500_000
+"""Most pairs of a value and a subschema that are counted for one record, or looked at for one schema."""
+_DEPTH: Final = 255
+_COMPARED: Final = 10
+"""Values of an `enum` are compared one by one if one of them is an array or an object: some ten looks each."""
+
+Times = dict["Entry", int]
+"""How often each of some subschemas looks at a value."""
+
+
+class Entry:
+    """A subschema at which looking at a value begins, with all that speak of the same value.
+
+    `own` is how often they look at the value itself, `parts` who looks how often at what lies below it, and `closing`
+    the entries that a validator asks only once for each value.
+    """
+
+    __slots__ = ("closing", "names", "own", "parts")
+
+    def __init__(self) -> None:
+        self.own = 0
+        self.names = 0
+        self.parts: dict[Part, Times] = {}
+        self.closing: set[Entry] = set()
+
+    def below(self, value: Any) -> Iterator[tuple[Any, Times]]:
+        """Yield the parts of a value with who looks at them."""
+        if isinstance(value, dict):
+            for part, times in self.parts.items():
+                if isinstance(part, Member) and part.name is None:
+                    but = part.but
+                    yield from ((each, times) for name, each in value.items() if name not in but)
+                elif isinstance(part, Member) and part.name in value:
+                    yield value[part.name], times
+        elif isinstance(value, list):
+            for part, times in self.parts.items():
+                if isinstance(part, Item) and part.index is None:
+                    yield from ((each, times) for each in value[part.first :])
+                elif isinstance(part, Item) and part.index is not None and part.index < len(value):
+                    yield value[part.index], times
+
+    def most(self, looks: dict[Entry, int]) -> int:
+        """Return the most looks at one value below, by the looks that each entry takes there."""
+        most = self.names
+        for kind in (Member, Item):
+            everywhere, named, spared = 0, dict[Any, int](), dict[Any, int]()
+            for part, times in self.parts.items():
+                if not isinstance(part, kind):
+                    continue
+                count = sum(number * looks[entry] for entry, number in times.items())
+                name = part.name if isinstance(part, Member) else part.index
+                if name is not None:
+                    named[name] = named.get(name, 0) + count
+                    continue
+                everywhere += count
+                but = part.but if isinstance(part, Member) else range(part.first)
+                for each in but:
+                    spared[each] = spared.get(each, 0) + count
+            most = max(
+                [most, everywhere, *(everywhere + named[each] - spared.get(each, 0) for each in named)]
+            )
+        return most
+
+
+class Looks:
+    """Counts the looks at records, as a validator that remembers (`is_once`) or one that does not."""
+
+    def __init__(self, root: Subschema, *, is_once: bool, limit: int) -> None:
+        self._is_once = is_once
+        self._limit = limit
+        self._entries: dict[Subschema, Entry] = {}
+        self._left = MAX_VISITS
+        self._root = self._entry(root)
+        self._once = set(chain.from_iterable(entry.closing for entry in self._entries.values()))
+        self.is_calm = self._most_by_depth(CALM)[-1] <= CALM
+        """Whether no value of any record is looked at more than CALM times."""
+
+    @cached_property
+    def _most(self) -> list[int]:
+        """Most looks at one value of a record, by how deep the record is nested; up to the limit."""
+        return self._most_by_depth(self._limit)
+
+    def exceed(self, record: Any) -> bool:
+        """Whether judging a record takes more looks than the limit, or more visits than are counted."""
+        try:
+            text = orjson.dumps(record, default=str)
+        except orjson.JSONEncodeError:  # integers beyond 64 bits
+            return self._is_above(record)
+        return not self._is_surely_few(text) and self._is_above(record)
+
+    def _is_surely_few(self, text: bytes) -> bool:
+        """Whether no record with as many brackets and commas takes more looks than the limit."""
+        brackets = text.count(b"[") + text.count(b"{")
+        values = 1 + brackets + text.count(b",")
+        begun = 1 + len(self._once) * brackets
+        return begun * values * self._most[min(brackets, len(self._most) - 1)] <= self._limit
+
+    def _is_above(self, record: Any) -> bool:
+        looks = visits = 0
+        stack: list[tuple[Any, Times]] = [(record, {self._root: 1})]
+        while stack:
+            value, times = stack.pop()
+            times = _with_closing(times) if self._is_once and isinstance(value, dict | list) else times
+            below: dict[int, tuple[Any, Times]] = {}
+            for entry, number in times.items():
+                looks += number * (entry.own + (entry.names * len(value) if isinstance(value, dict) else 0))
+                for part, inner in entry.below(value):
+                    visits += 1
+                    found = below.setdefault(id(part), (part, {}))[1]
+                    for each, count in inner.items():
+                        found[each] = found.get(each, 0) + number * count
+                if looks > self._limit or visits > MAX_VISITS:
+                    return True
+            stack.extend(below.values())
+        return False
+
+    def _entry(self, start: Subschema) -> Entry:
+        """Build an entry, and all that lie below it; none below once MAX_VISITS are spent."""
+        self._entries[start] = Entry()
+        stack = [start]
+        while stack:
+            schema = stack.pop()
+            entry = self._entries[schema]
+            for each, times in _beside(schema, is_once=self._is_once).items():
+                self._left -= 1
+                entry.own += times * (1 + _compared(each.node))
+                if self._is_once:
+                    entry.closing.update(self._noted(each.closing, stack))
+                for part, inner in each.below:
+                    (found,) = self._noted([inner], stack)
+                    who = entry.parts.setdefault(part, {})
+                    who[found] = who.get(found, 0) + times
+        for entry in self._entries.values():
+            names = entry.parts.pop(Names(), {})
+            entry.names = sum(times * each.own for each, times in names.items())
+        return self._entries[start]
+
+    def _noted(self, schemas: Iterable[Subschema], stack: list[Subschema]) -> list[Entry]:
+        for schema in schemas:
+            if schema not in self._entries:
+                self._entries[schema] = Entry()
+                if self._left > 0:
+                    stack.append(schema)
+        return [self._entries[schema] for schema in schemas]
+
+    def _most_by_depth(self, limit: int) -> list[int]:
+        """Return the most looks at one value of a record, by how deep the record is nested; those up to a limit."""
+        beyond, left = limit + 1, self._left
+        looks = {entry: entry.own for entry in self._entries.values()}
+        above: dict[Entry, set[Entry]] = {entry: set() for entry in looks}
+        for entry in looks:
+            for each in chain.from_iterable(entry.parts.values()):
+                above[each].add(entry)
+        begun = {self._root, *self._once}
+        most = [max(looks[entry] for entry in begun)]
+        dirty = set(looks)
+        for _ in range(_DEPTH):
+            left -= len(dirty)
+            if left < 0:
+                most.append(beyond)
+            if most[-1] >= beyond:
+                break
+            found = {entry: min(beyond, max(entry.own, entry.most(looks))) for entry in dirty}
+            grown = {entry: count for entry, count in found.items() if count > looks[entry]}
+            looks.update(grown)
+            most.append(max(looks[entry] for entry in begun))
+            dirty = set(chain.from_iterable(above[entry] for entry in grown))
+            if not dirty:
+                break
+        return most
+
+
+def _with_closing(times: Times) -> Times:
+    """Add the entries to which references lead back: each is asked once for a value."""
+    all_times = dict(times)
+    stack = list(times)
+    while stack:
+        for entry in stack.pop().closing:
+            if entry not in all_times:
+                all_times[entry] = 1
+                stack.append(entry)
+    return all_times
+
+
+def _beside(start: Subschema, *, is_once: bool) -> dict[Subschema, int]:
+    """Count the ways that lead from a subschema to each that speaks of the same value, itself included."""
+    done: list[Subschema] = []
+    known = {start}
+    stack = [(start, iter(start.here))]
+    while stack:
+        schema, parts = stack[-1]
+        part = next(parts, None)
+        if part is None:
+            done.append(schema)
+            stack.pop()
+        elif part not in known and not (is_once and part in schema.closing):
+            known.add(part)
+            stack.append((part, iter(part.here)))
+    times = dict.fromkeys(reversed(done), 0)
+    times[start] = 1
+    order = {schema: index for index, schema in enumerate(times)}
+    for schema in times:
+        for part in schema.here:
+            # A way back to what it comes from is a loop on one value, which every validator cuts.
+            if part in order and order[part] > order[schema] and not (is_once and part in schema.closing):
+                times[part] += times[schema] * schema.factor
+    return times
+
+
+def _compared(node: dict[str, Any]) -> int:
+    """Count the looks that an `enum` of arrays and objects takes."""
+    values = node.get("enum")
+    is_slow = isinstance(values, list) and any(isinstance(each, dict | list) for each in values)
+    return _COMPARED * len(values) if is_slow and isinstance(values, list) else 0
