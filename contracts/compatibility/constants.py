@@ -11,6 +11,7 @@ from itertools import permutations
 from math import isfinite
 from typing import Any, Final
 
+from contracts.compatibility.json_schema.prover import Budget
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.texts import first_text
 from contracts.fields import FieldType, join, tokens
@@ -71,12 +72,18 @@ def places_of_rule(rule: Rule) -> tuple[str, ...]:
 
 
 def values_at(
-    field: str, rules: Iterable[Rule], judge: Judge, shared: Iterable[Rule] = ()
+    field: str,
+    rules: Iterable[Rule],
+    judge: Judge,
+    shared: Iterable[Rule] = (),
+    budget: Budget | None = None,
 ) -> tuple[Any, ...]:
-    """Give values for a field, those of the rules about it first: constants and their neighbours, MISSING, null.
+    """Return values for a field, those of the rules about it first: constants and their neighbours, MISSING, null.
 
-    The constants of `shared` count whatever fields those rules are about.
+    The constants of `shared` count whatever fields those rules are about. Each rule and each value takes a step of
+    the `budget`, if there is one. Raises BudgetSpentError when it is used up.
     """
+    spend = _for_nothing if budget is None else budget.spend
     found = judge.fields.find(field) or FieldType()
     if isinstance(judge.contract.schema_, JsonSchema):  # a field of any type holds no bytes: JSON has none
         found = replace(found, types=found.types - {"bytes"})
@@ -84,12 +91,20 @@ def values_at(
     values: list[Any] = []
     about = [rule for rule in rules if field in fields_of_rule(rule)]
     for rule in [*about, *shared]:
+        spend()
         for constant in _constants(rule):
-            values += _around(constant, found, times)
+            near = _around(constant, found, times)
+            spend(1 + len(near))
+            values += near
     patterns = [rule.pattern for rule in about if isinstance(rule, Matches)]
     values += [first_text((one,), (other,)) for one, other in permutations(patterns[:_MAX_PATTERNS], 2)]
     values += [MISSING, None, *judge.listed(tokens(field)), *_ordinary(found, times)]
+    spend(len(values))
     return _unique(values)
+
+
+def _for_nothing(_: int = 1) -> None:
+    """Spend nothing."""
 
 
 def _named(expression: str) -> Iterator[str]:

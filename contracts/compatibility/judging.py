@@ -127,7 +127,7 @@ class Pair:
         schema = self.old.contract.schema_
         if isinstance(schema, JsonSchema):
             yield sample(schema.definition, needed)
-            yield from self._found(schema)
+            yield from self._found
             return
         root = self.old.avro
         if root is not None and (sizes := Sizes(root)).exists(root):
@@ -211,13 +211,17 @@ class Pair:
             return Counterexample(value.decode())
         return Counterexample(json_text(self.old.avro, datum_of(self.old.avro, record)), value)
 
-    def _found(self, schema: JsonSchema) -> Iterator[Any]:
-        """Give the record by which a proof shows that the schema does not refuse everything."""
+    @cached_property
+    def _found(self) -> tuple[Any, ...]:
+        """The record by which a proof shows that the schema of `old` does not refuse everything; sought once."""
+        schema = self.old.contract.schema_
+        if not isinstance(schema, JsonSchema):
+            return ()
         definition = True if schema.definition is None else schema.definition
         inclusion = json_schema.includes(definition, False, formats_asserted=schema.formats == "assert")
         shown = [each.counterexample.text for each in inclusion.differences if each.counterexample]
         records = (decode_exactly(text.encode()) for text in shown)
-        yield from (record for record in records if type(record) is not Violation)
+        return tuple(record for record in records if type(record) is not Violation)
 
 
 def _json(record: Any) -> bytes:

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, Final
 
 from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError
 from contracts.compatibility.judging import Pair, Refusal
 from contracts.fields import tokens
 from contracts.rule_model import Rule
@@ -23,12 +24,18 @@ MAX_JUDGEMENTS: Final = 150_000
 MIN_RECORDS: Final = 10
 MAX_OVERDRAFT: Final = 1_000_000
 """Most rules that are asked after that; the rules that are left are undetermined, so that thousands of them end."""
+MAX_PREPARATION: Final = 500_000
+"""Most steps of a direction to collect values and to repair seeds: rules looked at, values made, rules asked."""
 MAX_FIELDS: Final = 4
 """Most fields of which the values are varied together."""
 _MAX_UNFIT: Final = 200
 """Records that break the new schema too, after which one of them will do."""
 _MAX_REPAIRS: Final = 6
 _MAX_REPAIR_RECORDS: Final = 400
+_STEPS_OF_SEEDS: Final = 2_000
+"""Steps that are charged for the first records of some fields, which are made of the whole schema."""
+_RULES_A_STEP: Final = 10
+"""Rules whose fields are compared in a step: far cheaper than to make a value or to judge."""
 
 
 class Search:
@@ -39,17 +46,26 @@ class Search:
         self._seeds: dict[tuple[Path, ...], list[Any]] = {}
         self._cost = 10 + len(pair.old.contract.rules) + len(pair.new.contract.rules)
         self._left = MAX_JUDGEMENTS
+        self._budget = Budget(MAX_PREPARATION)
+        self._fields = {rule.id: fields_of_rule(rule) for rule in pair.old.contract.rules}
 
     def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
         """Find a record that `old` writes and that breaks a rule of `new`: one that fits its schema, if there is one.
 
-        `others` are rules of `old` whose constants may matter: those that the rule came from.
+        `others` are rules of `old` whose constants may matter: those that the rule came from. None too when the steps
+        are used up.
         """
+        try:
+            return self._refusal(rule, others)
+        except BudgetSpentError:
+            return None
+
+    def _refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
         near = [rule, *others]
         names = _fields(near)[:MAX_FIELDS]
         if self._left < -MAX_OVERDRAFT:
             return None
-        bound = [each for each in self._pair.old.contract.rules if set(fields_of_rule(each)) & set(names)]
+        bound = self._about(names)
         self._left -= self._cost + len(bound)
         found = self._found(rule, names, [*near, *bound])
         # What the rule is about may be bound to other fields by other rules.
@@ -62,7 +78,7 @@ class Search:
         self, rule: Rule, names: list[str], rules: list[Rule], shared: list[Rule] | None = None
     ) -> Refusal | None:
         """Vary some fields; `shared` are rules whose constants are tried in all of them."""
-        choices = {tokens(name): values_at(name, rules, self._pair.old, shared or ()) for name in names}
+        choices = {tokens(name): self._values(name, rules, shared or ()) for name in names}
         second: Refusal | None = None
         for seed in self._sound_seeds(
             tuple(path if path[-1] == EACH else path[:-1] for path in choices if len(path) > 1)
@@ -84,6 +100,7 @@ class Search:
 
     def _sound_seeds(self, needed: tuple[Path, ...]) -> list[Any]:
         if needed not in self._seeds:
+            self._budget.spend(_STEPS_OF_SEEDS)
             self._seeds[needed] = []
             for seed in self._pair.seeds(needed):
                 sound = self._repaired(seed)
@@ -94,25 +111,35 @@ class Search:
 
     def _repaired(self, seed: Any) -> Any:
         """Change the fields of the rules that keep `old` from writing a seed until it does; None when that fails."""
-        broken = self._pair.broken(seed)
+        broken = self._broken(seed)
         rules = {rule.id: rule for rule in self._pair.old.contract.rules}
         for _ in range(_MAX_REPAIRS):
             if not broken:
                 break
             rule = rules[min(broken)]
-            near = [each for each in rules.values() if set(fields_of_rule(each)) & set(fields_of_rule(rule))]
-            choices = {
-                tokens(name): values_at(name, near, self._pair.old)
-                for name in fields_of_rule(rule)[:MAX_FIELDS]
-            }
+            near = self._about(self._fields[rule.id])
+            choices = {tokens(name): self._values(name, near) for name in self._fields[rule.id][:MAX_FIELDS]}
             for record in _varied(seed, choices, _MAX_REPAIR_RECORDS):
-                left = self._pair.broken(record)
+                left = self._broken(record)
                 if left is not None and left < broken:
                     seed, broken = record, left
                     break
             else:
                 return None
         return seed if broken is not None and not broken else None
+
+    def _broken(self, record: Any) -> frozenset[str] | None:
+        self._budget.spend(self._cost)
+        return self._pair.broken(record)
+
+    def _about(self, names: Iterable[str]) -> list[Rule]:
+        """Return the rules of `old` that are about some of these fields."""
+        rules, wanted = self._pair.old.contract.rules, set(names)
+        self._budget.spend(1 + len(rules) // _RULES_A_STEP)
+        return [rule for rule in rules if not wanted.isdisjoint(self._fields[rule.id])]
+
+    def _values(self, name: str, rules: list[Rule], shared: Iterable[Rule] = ()) -> tuple[Any, ...]:
+        return values_at(name, rules, self._pair.old, shared, self._budget)
 
 
 def _fields(rules: Iterable[Rule]) -> list[str]:

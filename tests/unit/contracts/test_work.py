@@ -12,9 +12,12 @@ import pytest
 from contracts.compatibility.compare import compare
 from contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
 from contracts.compatibility.json_schema.prover import Budget
+from contracts.compatibility.judging import Judge, Pair
+from contracts.compatibility.separation import MAX_PREPARATION, Search
 from contracts.document import lint, parse_contract
 from contracts.errors import ContractError, Problem
 from contracts.formats.json_fields import JsonFields
+from contracts.formats.json_looks import MAX_LOOKS, Looks
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
 from contracts.model import DataContract, JsonSchema
@@ -44,6 +47,8 @@ FAMILIES: dict[str, Make] = {
     "long enum": lambda n: {"properties": {"a": {"enum": [f"v{index}" for index in range(100 * n)]}}},
 }
 """Each takes a number that its size grows with in proportion."""
+DOUBLING = ("allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "unevaluated")
+"""Families that are refused, because one value would be looked at 2^n times."""
 
 
 def contract_of(definition: dict[str, Any], **changes: Any) -> DataContract:
@@ -105,6 +110,26 @@ def test_twice_the_document_takes_at_most_twice_the_steps(walk: str, family: str
     assert four_times <= 2.2 * twice
 
 
+def _bounded(schema: dict[str, Any]) -> object:
+    graph = check_work(schema)
+    assert graph is not None
+    looks = [Looks(graph, is_once=is_once, limit=MAX_LOOKS) for is_once in (True, False)]
+    return [each.exceed({"a": {"a": [{"a": 2**70}]}}) for each in looks]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bounding_the_looks_at_a_record_takes_steps_in_proportion_to_the_schema(family: str) -> None:
+    """Each definition is visited until a bound is exceeded, which takes up to 25 levels: so shorter ones take less."""
+    steps_of(lambda: _bounded({}))
+    if family in DOUBLING:
+        with pytest.raises(TooMuchWorkError):
+            _bounded(FAMILIES[family](50))
+        return
+    once, twice, four_times = (steps_of(lambda n=n: _bounded(FAMILIES[family](n))) for n in (45, 90, 180))
+    assert twice <= 2.2 * once
+    assert four_times <= 2.2 * twice
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("walk", BOUNDED)
 def test_a_walk_that_searches_ends_within_its_budget(walk: str, family: str) -> None:
@@ -112,9 +137,7 @@ def test_a_walk_that_searches_ends_within_its_budget(walk: str, family: str) -> 
         steps_of(lambda n=size: BOUNDED[walk](FAMILIES[family](n)))
 
 
-@pytest.mark.parametrize(
-    "family", ["allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "unevaluated"]
-)
+@pytest.mark.parametrize("family", DOUBLING)
 def test_a_schema_of_two_to_the_power_of_forty_looks_is_a_named_mistake(family: str) -> None:
     with pytest.raises(ContractError) as caught:
         compile_plan(contract_of(FAMILIES[family](40)))
@@ -231,6 +254,59 @@ def test_many_long_rules_share_one_budget_of_questions() -> None:
     assert budget.left < 0
     assert len(proven) == len(new)
     assert not proven[-1]
+
+
+def objects(count: int, limit: int) -> DataContract:
+    """Return rules about members of different objects, beside one that no record keeps."""
+    members = {
+        f"o{each}": {"type": "object", "properties": {"f": {"type": "integer"}}} for each in range(count)
+    }
+    properties = {"id": {"type": "integer"}, "s": {"type": "integer"}, **members}
+    schema = {"type": "object", "properties": properties, "required": ["s"]}
+    never = {"id": "never", "kind": "cel", "expr": "this.s != this.s", "strict": True}
+    ranges = [
+        {"id": f"r{each}", "kind": "range", "field": f"/o{each}/f", "maximum": limit + each}
+        for each in range(count)
+    ]
+    return contract_of(schema, rules=[never, *ranges], version=f"1.{limit}.0")
+
+
+def lists(count: int, limit: int) -> DataContract:
+    """Return rules that forbid a hundred values of one field each."""
+    rules = [
+        {
+            "id": f"r{each}",
+            "kind": "forbidden",
+            "field": "/id",
+            "values": [f"{each}-{limit}-{index}" for index in range(100)],
+        }
+        for each in range(count)
+    ]
+    schema = {"type": "object", "properties": {"id": {"type": "string"}}}
+    return contract_of(schema, rules=rules, version=f"1.{limit}.0")
+
+
+@pytest.mark.parametrize(("make", "size"), [(objects, 32), (lists, 16)])
+def test_preparing_records_that_separate_rules_takes_a_bounded_number_of_steps(
+    make: Callable[[int, int], DataContract], size: int
+) -> None:
+    """Values are collected and seeds are repaired within a budget, and what is left is undetermined."""
+    base, candidate = make(size, 10), make(size, 5)
+    search = Search(Pair(Judge(base), Judge(candidate)))
+    refusals = [search.refusal(rule, []) for rule in candidate.rules]
+    assert len(refusals) == len(candidate.rules)
+    spent = MAX_PREPARATION - search._budget.left
+    assert 0 < spent < MAX_PREPARATION
+    search._budget.left = 10
+    last = candidate.rules[-1].model_copy(update={"field": "/s"})
+    assert steps_of(lambda: search.refusal(last, base.rules), 2_000) > 0
+    assert search.refusal(last, base.rules) is None
+
+
+def test_comparing_many_rules_takes_a_bounded_number_of_steps() -> None:
+    for size in (16, 64, 128):
+        base, candidate = objects(size, 10), objects(size, 5)
+        assert steps_of(lambda old=base, new=candidate: compare(old, new), 2_000_000) > 0
 
 
 @pytest.mark.parametrize("size", [20, 33, 1_000, 20_000])
