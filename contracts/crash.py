@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
+from contracts.address_secrets import masked
 from contracts.errors import TidegateError
 
 
@@ -21,7 +22,7 @@ def described(error: BaseException) -> str:
     """
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     if isinstance(error, TidegateError):
-        return f"{kind}: {error}"
+        return f"{kind}: {masked(str(error))}"
     reason = error.strerror if isinstance(error, OSError) else getattr(error, "sqlstate", None)
     frames = reversed(traceback.extract_tb(error.__traceback__))
     places = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)

@@ -12,6 +12,7 @@ import httpx
 import structlog
 from py4j.protocol import Py4JError
 
+from contracts.address_secrets import mask_event
 from contracts.crash import crash_told
 from spark_jobs.contract_source import registry_auth
 from spark_jobs.reports import RegistryReporter
@@ -63,6 +64,7 @@ def _configure_logging() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             crash_told,
+            mask_event,
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

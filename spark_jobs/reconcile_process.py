@@ -18,6 +18,7 @@ from threading import Thread
 
 from pydantic import ValidationError
 
+from contracts.address_secrets import masked
 from contracts.crash import described
 from contracts.errors import TidegateError
 from contracts.plan import EnforcementPlan
@@ -79,7 +80,7 @@ def give_way() -> None:
 
 
 def _failed(reason: str) -> ReconciliationResult:
-    return ReconciliationResult(at=datetime.now(UTC), failure=reason[:_LONGEST_FAILURE])
+    return ReconciliationResult(at=datetime.now(UTC), failure=masked(reason)[:_LONGEST_FAILURE])
 
 
 def _end_with_parent() -> None:

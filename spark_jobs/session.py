@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_plus
 from uuid import uuid4
 
+from contracts.address_secrets import holds_secret
 from contracts.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -20,13 +24,23 @@ if TYPE_CHECKING:
 CATALOG = "lake"
 """Name of the Iceberg catalog; PyIceberg opens it under the same name (`spark_jobs.catalogs`)."""
 
+_SECRET: Final = re.compile(
+    r"secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key", re.IGNORECASE
+)
+"""Names of properties whose values are secrets."""
+_LOGIN: Final = ("user", "password")
+_LAUNCH_VARIABLES: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS")
+"""Variables whose text PySpark and Spark's launcher make arguments of the Java process."""
+
 
 def build_session(settings: SinkSettings) -> SparkSession:
     """Start the one Spark session of this process.
 
-    Raises SettingsError when the jars are missing, when Kafka delegation tokens are asked for, or when the
-    executors run another version of Tidegate or do not see the folder of the tables.
+    Raises SettingsError when the jars are missing, when a variable would make a secret an argument of Java, when Kafka
+    delegation tokens are asked for, or when the executors run another version of Tidegate or do not see the folder of
+    the tables.
     """
+    refuse_launch_secrets(os.environ)
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - `tidegate --help` must not wait for pyspark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
 
@@ -52,6 +66,23 @@ def build_session(settings: SinkSettings) -> SparkSession:
         spark.stop()
         raise
     return spark
+
+
+def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
+    """Raise SettingsError for a secret in a variable that Spark makes arguments of its Java process.
+
+    The message names the variable and the property, and never the value.
+    """
+    for variable in _LAUNCH_VARIABLES:
+        for word in environment.get(variable, "").replace("'", " ").replace('"', " ").split():
+            name, separator, value = word.partition("=")
+            is_secret = bool(separator and value and _SECRET.search(name)) or holds_secret(word)
+            if is_secret:
+                raise SettingsError(
+                    f"{variable}: {name if separator else 'an address'} holds a secret, which every user of this machine can "
+                    "read in the list of processes: put it into TIDEGATE_CATALOG_PROPERTIES if it is the catalog's or its "
+                    "store's, or else into spark-defaults.conf, of mode 0600, in the folder that SPARK_CONF_DIR names"
+                )
 
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
@@ -87,10 +118,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.log.level": "ERROR",
         # Spark's own, what says in other words how to reach Kafka and stores, and all of the catalog, whose properties
         # have names of their own: plans, the page, event logs and SET show options.
-        "spark.redaction.regex": (
-            "(?i)secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key"
-            f"|sql[.]catalog[.]{CATALOG}[.]"
-        ),
+        "spark.redaction.regex": f"(?i){_SECRET.pattern}|sql[.]catalog[.]{CATALOG}[.]",
         # Cached batches live for a second: packing them costs more than the memory is worth.
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # A checkpoint carries no safety here, so nothing of it is worth keeping.
@@ -132,12 +160,24 @@ def _jars(directory: Path | None) -> list[Path]:
 def catalog_properties(settings: SinkSettings) -> dict[str, str]:
     """Give the properties of the Iceberg catalog as Spark takes them; those of the embedded one when there are no others."""
     warehouse = settings.warehouse.absolute()
-    return settings.catalog_properties or {
+    return _without_login(settings.catalog_properties) or {
         "type": "jdbc",
         "uri": f"jdbc:sqlite:{warehouse}/catalog.db",
         "jdbc.schema-version": "V1",
         "warehouse": f"file://{warehouse}",
     }
+
+
+def _without_login(properties: dict[str, str]) -> dict[str, str]:
+    """Take the login out of the address of a JDBC catalog: Iceberg repeats that address in its errors."""
+    address, _, query = properties.get("uri", "").partition("?")
+    if not address.startswith("jdbc:") or not query:
+        return properties
+    options = [option.partition("=") for option in query.split("&")]
+    login = {f"jdbc.{name}": unquote_plus(value) for name, _, value in options if name in _LOGIN}
+    kept = "&".join("".join(option) for option in options if option[0] not in _LOGIN)
+    # What is given as a property goes before the address, as PyIceberg is told.
+    return {**login, **properties, "uri": f"{address}?{kept}" if kept else address}
 
 
 def catalog_options(settings: SinkSettings) -> dict[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from contracts.kafka_connection import KafkaConnection, KafkaSettings
@@ -67,6 +69,20 @@ class SinkSettings(KafkaSettings):
         if self.sink == "postgresql" and self.postgresql_url is None:
             raise ValueError("sink postgresql needs TIDEGATE_POSTGRESQL_URL")
         return self
+
+    @field_validator("postgresql_url")
+    @classmethod
+    def _is_readable(cls, value: SecretStr | None) -> SecretStr | None:
+        """Refuse what libpq cannot read here: its own message repeats the address, or a part of the password."""
+        if value is not None:
+            try:
+                conninfo_to_dict(value.get_secret_value())
+            except ProgrammingError:
+                raise ValueError(
+                    "PostgreSQL cannot read this address; it is postgresql://user:password@host:5432/database, and a "
+                    "password with one of /?#@:% in it has each of them as %2F, %3F, %23, %40, %3A, %25"
+                ) from None
+        return value
 
 
 class RegistrySettings(SinkSettings):

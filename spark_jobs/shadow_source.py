@@ -8,6 +8,7 @@ from typing import Protocol
 import httpx
 import structlog
 
+from contracts.address_secrets import masked
 from contracts.document import parse_contract
 from contracts.errors import TidegateError, Unavailable
 from contracts.plan import EnforcementPlan, compile_plan
@@ -81,7 +82,7 @@ class RegistryShadows:
             log.warning("shadow_unknown", stream=self._contract_id, version=version, error=str(error))
             return Shadow(version, failure="the registry does not answer, so that it is not known yet")
         except TidegateError as error:
-            self._known = Shadow(version, failure=str(error)[:500])
+            self._known = Shadow(version, failure=masked(str(error))[:500])
         except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
             self._known = Shadow(version, failure=f"it cannot be compiled: {type(error).__name__}")
         log.warning("shadow_failed", stream=self._contract_id, version=version, error=self._known.failure)

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException, PythonException
 
+from contracts.address_secrets import masked
 from contracts.control import EventKind
 from contracts.crash import described
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
@@ -313,7 +314,7 @@ def _gone(contract_id: str) -> str:
 def _told(error: BaseException) -> str:
     """Say what ended a stream to those who do not see its log. What others have raised may quote a record."""
     if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
-        return str(error)
+        return masked(str(error))
     return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"
 
 

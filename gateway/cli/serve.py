@@ -20,6 +20,7 @@ import uvicorn
 from pydantic import ValidationError
 from structlog.typing import Processor
 
+from contracts.address_secrets import mask_event
 from contracts.crash import crash_told
 from contracts.errors import SettingsError
 from gateway.app import create_app
@@ -178,6 +179,7 @@ def configure_logging() -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             crash_told,
+            mask_event,
             structlog.processors.JSONRenderer(),
         ],
     )

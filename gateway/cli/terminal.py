@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from contracts.address_secrets import masked
 from contracts.errors import ContractError, Problem, TidegateError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def show_error(error: TidegateError) -> None:
         for problem in error.problems:
             err.print(problem_line(problem))
         return
-    err.print(Text.assemble(("error: ", "bold red"), str(error)))
+    err.print(Text.assemble(("error: ", "bold red"), masked(str(error))))
 
 
 def show_warnings(loaded: LoadedContract) -> None:

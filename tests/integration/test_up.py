@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -318,6 +319,80 @@ def test_records_reach_a_delta_table_when_asked(up: StartUp) -> None:
     assert len(committed(run, "quarantine")) == 1
     assert run.stop()[0] == 0
     assert run.living() == []
+
+
+SECRET = "s3cr3t-4711"  # noqa: S105 - it opens nothing
+SECRETS = {
+    "TIDEGATE_CATALOG_PROPERTIES": json.dumps({"type": "rest", "uri": "http://none", "credential": SECRET}),
+    "TIDEGATE_POSTGRESQL_URL": f"postgresql://u:{SECRET}@none/lake",
+    "TIDEGATE_MASK_KEY": SECRET * 4,
+    "TIDEGATE_REGISTRY_TOKEN": SECRET,
+    "TIDEGATE_ALERT_WEBHOOK_URL": f"http://127.0.0.1:9/{SECRET}",
+}
+
+
+def command_lines() -> dict[int, str]:
+    """The arguments of every process of this machine, as each user of it can read them."""
+    found: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found[int(path.parent.name)] = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def files_with_secrets(*folders: Path) -> list[str]:
+    """The files that hold a secret, with their modes: nothing writes one, so not even of mode 0600."""
+    found = []
+    for path in (each for folder in folders for each in folder.rglob("*")):
+        with suppress(OSError):  # a socket, or gone
+            if path.is_file() and SECRET.encode() in path.read_bytes():
+                found.append(f"{path} {path.stat().st_mode:o}")
+    return found
+
+
+def test_secrets_of_the_environment_are_in_no_list_of_processes_and_no_file(
+    up: StartUp, tmp_path: Path, jars: Jars
+) -> None:
+    """The whole tree of `tidegate up`, then that of `tidegate reconcile`, which starts Java too for a Delta table."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    environment = {**SECRETS, "TMPDIR": str(scratch)}
+    run = up(str(EXAMPLES / "contract.yaml"), "--sink", "delta", **environment)
+    run.await_ready()
+    produce(run, "same-day.pass.json", "age-is-known.fail.json")
+    until(lambda: bool(committed(run, "quarantine")))
+    seen = command_lines()
+    assert len(run.living()) >= 4, "broker, gateway, job and its Java"
+    reconcile = subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli.main", "reconcile", "hospital.admissions", "--sink", "delta"],
+        env={
+            **os.environ,
+            **SHORT_LIVED_JAVA,
+            **environment,
+            "TIDEGATE_BOOTSTRAP_SERVERS": run.bootstrap,
+            "TIDEGATE_WAREHOUSE": str(run.state / "warehouse"),
+            "TIDEGATE_SPARK_JARS": str(jars.spark_dir),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    family: set[int] = set()
+    while reconcile.poll() is None:
+        with suppress(psutil.Error):
+            process = psutil.Process(reconcile.pid)
+            family |= {reconcile.pid, *(child.pid for child in process.children(recursive=True))}
+        seen |= command_lines()
+    said, _ = reconcile.communicate()
+    assert reconcile.returncode == 0, said.decode()
+    javas = [pid for pid in family if "org.apache.spark.deploy.SparkSubmit" in seen.get(pid, "")]
+    assert javas, "its Java process was looked at"
+    assert [line for line in seen.values() if SECRET in line] == []
+    assert files_with_secrets(run.state, scratch) == []
+    assert SECRET not in said.decode()
+    code, output = run.stop()
+    assert code == 0
+    assert SECRET not in output
+    assert files_with_secrets(run.state, scratch) == []
 
 
 @pytest.mark.full

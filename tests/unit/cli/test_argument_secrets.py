@@ -21,6 +21,12 @@ USER = "TIDEGATE_REGISTRY_USER"
         (["--registry", "https://id:s3cr3t@registry:8081"], USER),
         (["--against=https://id:s3cr3t@registry"], USER),
         (["jdbc:postgresql://db/lake?user=u&password=s3cr3t"], "the variable TIDEGATE_"),
+        (["--registry", "https://s3cr3t@registry:8081"], USER),
+        (["--registry=HTTPS://s3cr3t@registry"], USER),
+        (["https://s3cr3t:@registry"], "the variable TIDEGATE_"),
+        (["https://store/file?sv=1&sig=s3cr3t"], "the variable TIDEGATE_"),
+        (["https://store/file?X-Amz-Credential=s3cr3t"], "the variable TIDEGATE_"),
+        (["https://registry/?api_key=s3cr3t"], "the variable TIDEGATE_"),
     ],
 )
 @pytest.mark.parametrize("verb", ["serve", "enforce", "keys", "publish"])
@@ -44,6 +50,8 @@ def test_a_password_is_refused_and_the_variable_is_named(
         "postgresql://db:5432/registry?options=a@b",
         "postgresql:///registry?host=/run/postgresql&user=tidegate",
         "http://registry:8081/path@x",
+        "https://registry?next=a@b",
+        "https://registry/?key=subject&page_token_size",
         "git:origin/main",
     ],
 )

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.session import _engine
+from contracts.errors import SettingsError
+from spark_jobs.cli import read_settings
+from spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets
 from spark_jobs.settings import SinkSettings
 
 
@@ -46,3 +48,65 @@ def test_executors_elsewhere_reach_the_driver_where_the_settings_say(jars: Path)
 def test_without_settings_spark_picks_its_ports(jars: Path) -> None:
     engine = _engine(settings(jars, spark_master="spark://master:7077"))
     assert not {"spark.driver.host", "spark.driver.port", "spark.driver.bindAddress"} & engine.keys()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "named"),
+    [
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.hadoop.fs.s3a.secret.key=s3cr3t pyspark-shell", "fs.s3a.secret.key"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf 'spark.hadoop.fs.s3a.access.key=s3cr3t' pyspark-shell", "access.key"),
+        ("PYSPARK_SUBMIT_ARGS", '--conf="spark.kafka.sasl.jaas.config=x s3cr3t" pyspark-shell', "jaas.config"),
+        ("PYSPARK_SUBMIT_ARGS", "--repositories https://s3cr3t@host/maven pyspark-shell", "an address"),
+        ("SPARK_SUBMIT_OPTS", "-Djavax.net.ssl.keyStorePassword=s3cr3t", "keyStorePassword"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_would_be_an_argument_of_java_is_refused(variable: str, text: str, named: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        refuse_launch_secrets({variable: text})
+    said = str(refused.value)
+    assert said.startswith(f"{variable}: ")
+    assert named in said
+    assert "TIDEGATE_CATALOG_PROPERTIES" in said
+    assert "SPARK_CONF_DIR" in said
+    assert "s3cr3t" not in said
+
+
+def test_other_arguments_of_java_pass() -> None:
+    text = "--conf spark.ui.port=4041 --packages a:b:1 --repositories https://host/maven pyspark-shell"
+    refuse_launch_secrets({"PYSPARK_SUBMIT_ARGS": text, "SPARK_SUBMIT_OPTS": "-Xmx1g"})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"uri": "jdbc:postgresql://db/lake?user=u&password=p%40&ssl=true"},
+            {"uri": "jdbc:postgresql://db/lake?ssl=true", "jdbc.user": "u", "jdbc.password": "p@"},
+        ),
+        (
+            {"uri": "jdbc:postgresql://db/lake?password=p", "jdbc.password": "other"},
+            {"uri": "jdbc:postgresql://db/lake", "jdbc.password": "other"},
+        ),
+        ({"uri": "https://db/lake?password=p"}, {"uri": "https://db/lake?password=p"}),
+    ],
+)
+def test_the_login_of_a_jdbc_catalog_is_in_no_address(
+    jars: Path, given: dict[str, str], told: dict[str, str]
+) -> None:
+    """Iceberg repeats the address in the errors of its connections."""
+    assert catalog_properties(settings(jars, catalog_properties=given)) == told
+
+
+@pytest.mark.parametrize("url", ["postgres//u:s3cr3t@h/d", "postgresql://u:s3cr3t/?#@db/lake"])
+def test_an_address_that_postgresql_cannot_read_is_not_repeated(jars: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match="cannot read this address") as refused:
+        read_settings(
+            {
+                "bootstrap_servers": "kafka:9092",
+                "warehouse": jars,
+                "sink": "postgresql",
+                "postgresql_url": url,
+            },
+            SinkSettings,
+        )
+    assert "s3cr3t" not in str(refused.value)
