@@ -67,6 +67,10 @@ class ConsumerClient(RegistryClient):
         content = json.dumps({"candidate": candidate}).encode()
         return self._model(self._ask("POST", f"{_of(contract_id)}/approvals", content), ProposalInfo)
 
+    def reject(self, contract_id: str, candidate: str) -> ProposalInfo:
+        """Reject one change by its fingerprint. Raises NotFoundError, SettingsError for a role too low."""
+        return self._read("DELETE", f"{_of(contract_id)}/approvals/{quote(candidate, safe='')}", ProposalInfo)
+
     def what_breaks(self, loaded: LoadedContract) -> ChangeInfo:
         """Say what publishing a document would break. Raises ContractError with the places in the author's files."""
         answer = self._ask("POST", f"{_CONTRACTS}/check", dump_contract(loaded.contract))

@@ -65,6 +65,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("POST", f"{_CONTRACT}/acknowledgements"): _APPROVE_CONTRACT,
     ("GET", f"{_CONTRACT}/approvals"): _VIEW_CONTRACT,
     ("POST", f"{_CONTRACT}/approvals"): _APPROVE_CONTRACT,
+    ("DELETE", f"{_CONTRACT}/approvals/{{candidate}}"): _APPROVE_CONTRACT,
     ("GET", "/api/v1/streams"): _VIEW,
     ("GET", _STREAM): _VIEW_STREAM,
     ("GET", f"{_STREAM}/batches"): _VIEW_STREAM,

@@ -1,4 +1,4 @@
-"""Approvals over HTTP: which changes weaken what is enforced, and who approved them."""
+"""Approvals over HTTP: which changes weaken what is enforced, and who approved or rejected them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
 from gateway.access.gate import PrincipalDep
 from gateway.api.change_models import ApprovalRequest, ProposalInfo, ProposalList
@@ -17,6 +17,10 @@ from gateway.problems import responses
 _log = structlog.get_logger()
 
 router = APIRouter(prefix="/api/v1/contracts", tags=["approvals"])
+
+Candidate = Annotated[
+    str, Path(pattern="^[0-9a-f]{64}$", description="Fingerprint of the change.", examples=["9b0c1d2e" * 8])
+]
 
 
 async def posted_approval(request: Request, factory: FactoryDep) -> ApprovalRequest:
@@ -59,3 +63,18 @@ def approve_change(
     _log.info("change_approved", contract=contract_id, candidate=approved.candidate)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
     return ProposalInfo.of(approved)
+
+
+@router.delete(
+    "/{contract_id}/approvals/{candidate}",
+    operation_id="reject_change",
+    summary="Reject a change that weakens what is enforced",
+    responses=responses(403, 404, 422, 503),
+)
+def reject_change(
+    contract_id: ContractId, candidate: Candidate, factory: FactoryDep, principal: PrincipalDep
+) -> ProposalInfo:
+    """Forget one candidate, and the approval that it may have. Its author may propose it again."""
+    rejected = factory.approvals().reject(contract_id, candidate, principal)
+    _log.info("change_rejected", contract=contract_id, candidate=rejected.candidate)
+    return ProposalInfo.of(rejected)

@@ -1,4 +1,4 @@
-"""`tidegate approve`: see and approve changes that weaken what is enforced."""
+"""`tidegate approve`: see, approve and reject changes that weaken what is enforced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from contracts.errors import SettingsError
 from gateway.api.change_models import ProposalInfo
 from gateway.cli.publish import RegistryUrl
 from gateway.consumer_client import ConsumerClient
@@ -20,20 +21,34 @@ def approve(
         ),
     ] = None,
     *,
+    reject: Annotated[
+        bool, typer.Option("--reject", help="Forget the change, and the approval that it may have.")
+    ] = False,
     registry: RegistryUrl = "http://127.0.0.1:8081",
 ) -> None:
     """Approve a change that weakens an enforced contract, or list those that wait.
 
     Another person than the author approves, with the role approver. The author then
     makes the same request again, such as `tidegate publish contract.yaml`.
+    With --reject the change is forgotten, also when it was approved and has not
+    taken effect yet. Its author may propose it again.
 
     Examples:
       tidegate approve hospital.admissions
       tidegate approve hospital.admissions 9b0c1d2e...
+      tidegate approve hospital.admissions 9b0c1d2e... --reject
 
-    Exit codes: 0 approved or listed, 2 no such contract, candidate or right, 3 no registry answers.
+    Exit codes: 0 approved, rejected or listed, 2 no such contract, candidate or right, 3 no registry answers.
     """
+    if reject and candidate is None:
+        raise SettingsError(
+            "--reject needs the fingerprint of one change: tidegate approve CONTRACT CANDIDATE --reject"
+        )
     with ConsumerClient(registry) as client:
+        if reject and candidate is not None:
+            rejected = client.reject(contract, candidate)
+            typer.echo(f"{_title(rejected)} is rejected")
+            return
         if candidate is not None:
             _show(client.approve(contract, candidate))
             return
@@ -45,8 +60,7 @@ def approve(
 
 
 def _show(proposal: ProposalInfo) -> None:
-    what = f"{proposal.contract} {proposal.version}" if proposal.version else f"{proposal.contract}, deleted"
-    typer.echo(f"{what}, candidate {proposal.candidate}, proposed by {proposal.proposed_by}")
+    typer.echo(_title(proposal))
     for each in proposal.weakenings:
         typer.echo(f"  {each.sentence}")
     if proposal.approved_by is None:
@@ -55,3 +69,8 @@ def _show(proposal: ProposalInfo) -> None:
         typer.echo(
             f"  approved by {proposal.approved_by}; {proposal.proposed_by} makes the same request again"
         )
+
+
+def _title(proposal: ProposalInfo) -> str:
+    what = f"{proposal.contract} {proposal.version}" if proposal.version else f"{proposal.contract}, deleted"
+    return f"{what}, candidate {proposal.candidate}, proposed by {proposal.proposed_by}"

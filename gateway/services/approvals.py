@@ -34,6 +34,7 @@ FORGOTTEN = Weakening(
 )
 PROPOSED = "contract.weakening-proposed"
 APPROVED = "contract.weakening-approved"
+REJECTED = "contract.weakening-rejected"
 SELF_APPROVED = "contract.weakening-without-access-control"
 _REMEMBERED = 64
 _TOLD = 3
@@ -73,17 +74,7 @@ class Approvals:
         at = self._now()
 
         def work(stores: Stores) -> tuple[Proposal, bool]:
-            found = next(
-                (each for each in _current(stores, contract_id) if each.candidate == candidate), None
-            )
-            if found is None:
-                raise NotFoundError(
-                    f"nobody proposed the candidate {candidate} against the version of {contract_id} that is enforced "
-                    "now; have its author publish it again"
-                )
-            subject = _subject(stores, contract_id)
-            if not by.may(Role.APPROVER, subject):
-                raise forbidden(by, Role.APPROVER, f"of the subject {subject}")
+            found, subject = _decided(stores, contract_id, candidate, by)
             if found.approved_by is not None:
                 return found, False
             if by is not ANONYMOUS and found.proposed_by == by.name:
@@ -95,6 +86,22 @@ class Approvals:
             stores.proposals.put(approved)
             stores.audit.append(_change(approved, by, APPROVED, subject, at))
             return approved, True
+
+        return self._database.write(work)
+
+    def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
+        """Forget one proposed change, and the approval that it may have; return it.
+
+        Its author may propose it again. Raises NotFoundError for a fingerprint that nobody proposed against what is
+        enforced now, Forbidden for who is no approver of the subject.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> Proposal:
+            found, subject = _decided(stores, contract_id, candidate, by)
+            stores.proposals.remove(found)
+            stores.audit.append(_change(found, by, REJECTED, subject, at))
+            return found
 
         return self._database.write(work)
 
@@ -220,6 +227,20 @@ def _current(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
         return ()
     found = stores.proposals.of_contract(contract_id)
     return tuple(each for each in found if each.base == enforced.fingerprint)
+
+
+def _decided(stores: Stores, contract_id: str, candidate: str, by: Principal) -> tuple[Proposal, str]:
+    """Return the proposal that an approver decides about, and its subject. Raises NotFoundError, Forbidden."""
+    found = next((each for each in _current(stores, contract_id) if each.candidate == candidate), None)
+    if found is None:
+        raise NotFoundError(
+            f"nobody proposed the candidate {candidate} against the version of {contract_id} that is enforced now; have "
+            "its author publish it again"
+        )
+    subject = _subject(stores, contract_id)
+    if not by.may(Role.APPROVER, subject):
+        raise forbidden(by, Role.APPROVER, f"of the subject {subject}")
+    return found, subject
 
 
 def _subject(stores: Stores, contract_id: str) -> str:

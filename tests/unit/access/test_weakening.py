@@ -306,6 +306,7 @@ HARMLESS = {
     ("DELETE", "/api/v1/contracts/{contract_id}/consumers/{consumer_id}"): "about who reads",
     ("POST", "/api/v1/contracts/{contract_id}/acknowledgements"): "about who reads",
     ("POST", "/api/v1/contracts/{contract_id}/approvals"): "the second person",
+    ("DELETE", "/api/v1/contracts/{contract_id}/approvals/{candidate}"): "the second person",
     ("POST", "/api/v1/keys"): "makes a person",
     ("DELETE", "/api/v1/keys/{key_id}"): "ends a person",
     ("POST", "/desk/records/{topic}/{partition}/{offset}/reveal"): "logged by itself",
@@ -402,6 +403,33 @@ def test_an_approval_is_of_one_fingerprint_and_of_what_was_enforced_then(people:
     stricter = document(version="1.2.1", key_mask="hash")
     assert people.producer.ask("POST", "/api/v1/contracts", stricter).status_code == 201
     assert people.producer.ask("POST", "/api/v1/contracts", loose()).status_code == 409
+
+
+@only_sqlite
+def test_a_rejected_change_has_to_be_proposed_and_approved_again(people: People) -> None:
+    """Also one that was approved, until its author has made the request again."""
+    before = enforced(people)
+    candidate = people.producer.ask("POST", "/api/v1/contracts", loose()).json()["proposal"]["candidate"]
+    people.approver.ask("POST", f"{HERE}/approvals", {"candidate": candidate})
+    path = f"{HERE}/approvals/{candidate}"
+    assert people.producer.ask("DELETE", path).status_code == 403
+    rejected = people.approver.ask("DELETE", path)
+    assert (rejected.status_code, rejected.json()["candidate"]) == (200, candidate)
+    assert people.owner.json(f"{HERE}/approvals") == {"proposals": []}
+    assert people.approver.ask("DELETE", path).status_code == 404
+    assert people.approver.ask("POST", f"{HERE}/approvals", {"candidate": candidate}).status_code == 404
+    again = people.producer.ask("POST", "/api/v1/contracts", loose())
+    assert (again.status_code, again.json()["proposal"]["approved_by"]) == (409, None)
+    assert enforced(people) == before
+    entries = people.owner.json("/api/v1/audit")["entries"]
+    assert [(one["action"], one["who"]) for one in entries][-4:] == [
+        ("contract.weakening-proposed", people.producer.name),
+        ("contract.weakening-approved", people.approver.name),
+        ("contract.weakening-rejected", people.approver.name),
+        ("contract.weakening-proposed", people.producer.name),
+    ]
+    proposal = again.json()["proposal"]
+    assert [(one["before"], one["after"]) for one in entries][-2] == (proposal["base"], candidate)
 
 
 @only_sqlite

@@ -116,6 +116,14 @@ def test_a_weaker_contract_is_published_when_another_person_approved_it(
     candidate = listed.stdout.split(b"candidate ")[1].split(b",")[0].decode()
     approve = ("approve", "hospital.admissions", candidate, "--registry", registry)
     assert tidegate(*approve).returncode == 2
+    assert tidegate(*approve, "--reject").returncode == 2
+    assert tidegate("approve", "hospital.admissions", "--reject").returncode == 2
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", approver.token)
+    rejected = tidegate(*approve, "--reject")
+    assert (rejected.returncode, rejected.stdout.endswith(b" is rejected\n")) == (0, True)
+    assert tidegate(*approve).returncode == 2
+    monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", producer.token)
+    assert tidegate("publish", contract, "--registry", registry).returncode == 1
     monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", approver.token)
     assert b"approved by key:" in tidegate(*approve).stdout
     monkeypatch.setenv("TIDEGATE_REGISTRY_TOKEN", producer.token)
