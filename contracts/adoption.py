@@ -39,14 +39,14 @@ class SourceRange:
 class Found:
     """Source positions of what a stream has written, each output read to its end.
 
-    `ahead` names the output that may be ahead of the lost ledger, by `window` offsets of a partition at most; None when
-    both move with the ledger.
+    `ahead` names the output that may be ahead of the lost ledger; None when both move with the ledger. It is ahead by
+    `window` offsets of a partition at most; None when by any number, because the other output was rolled back.
     """
 
     written: Sightings
     quarantined: Sightings
     ahead: Ahead | None
-    window: int
+    window: int | None
 
     @property
     def all(self) -> Positions:
@@ -204,19 +204,19 @@ def _end(found: Found, partition: int, begin: int) -> int:
     quarantined = found.quarantined.seen.bitmaps().get(partition)
     after_written = written.max() + 1 if written else begin
     after_quarantined = quarantined.max() + 1 if quarantined else begin
-    match found.ahead:
-        case None:
-            return max(after_written, after_quarantined)
-        case "quarantined":
-            return max(after_written, after_quarantined - found.window)
-        case "written":
-            first = max(after_quarantined, after_written - found.window)
-            if written is None or first >= after_written:
-                return first
-            missing = BitMap64()
-            missing.add_range(first, after_written + 1)
-            missing -= written
-            return missing.min()
+    if found.ahead is None:
+        return max(after_written, after_quarantined)
+    if found.ahead == "quarantined":
+        return after_written if found.window is None else max(after_written, after_quarantined - found.window)
+    first = (
+        after_quarantined if found.window is None else max(after_quarantined, after_written - found.window)
+    )
+    if written is None or first >= after_written:
+        return first
+    missing = BitMap64()
+    missing.add_range(first, after_written + 1)
+    missing -= written
+    return missing.min()
 
 
 def _range(offsets: Mapping[int, BitMap64], partition: int) -> tuple[int, int] | None:

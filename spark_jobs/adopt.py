@@ -226,7 +226,9 @@ class Adopter:
         name = held.name if held else self._chosen(wanted, by_ledger, written)
         quarantined = by_ledger.pop(name, Sightings())
         others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
-        return name, Found(written, quarantined, self._sink.ahead, self._settings.max_offsets), others
+        # The quarantine topic keeps what was refused since the moment to which a table was rolled back.
+        window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
+        return name, Found(written, quarantined, self._sink.ahead, window), others
 
     def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
         """Choose the name that the quarantined records bear which belong to what was written.

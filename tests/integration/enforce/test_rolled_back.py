@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from psycopg import sql
@@ -169,6 +172,53 @@ def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[...
     with pytest.raises(StreamStopped, match="was restored") as stopped:
         line.enforce()
     line.spark.sql(re.findall(r"RESTORE TABLE [^;]+", str(stopped.value))[0]).collect()
+    line.enforce()
+    assert len(line.rows()) == 10
+    assert line.reconcile().holds
+
+
+def forget_log(line: Line) -> None:
+    """Write a checkpoint of the table's state, and let the retention of the log delete what is before it."""
+    jvm = line.spark._jvm
+    assert jvm is not None
+    name = line.delta().name
+    long_ago = time.time() - 90 * 24 * 3600
+    for each in Path(name, "_delta_log").glob("*.json"):
+        os.utime(each, (long_ago, long_ago))
+    delta = jvm.org.apache.spark.sql.delta
+    delta.DeltaLog.clearCache()
+    log = delta.DeltaLog.forTable(line.spark._jsparkSession, name)
+    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    log.checkpoint(snapshot, jvm.scala.Option.empty())
+    delta.DeltaLog.clearCache()
+
+
+def append_by_hand(line: Line, name: str) -> None:
+    """Add a row of somebody else to a Delta table."""
+    rows = line.spark.createDataFrame([(name,)], "id string")
+    rows.write.format("delta").mode("append").save(line.delta().name)
+
+
+def with_two_delta_batches(line: Line) -> Rollback:
+    """Write five rows, then four more; return what restores the table to the five."""
+    line.produce(*(row(n) for n in range(5)))
+    line.enforce()
+    name = f"delta.`file://{line.delta().name}`"
+    (newest,) = line.spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()
+    line.produce(*(row(n) for n in range(5, 9)))
+    line.enforce()
+    return lambda: line.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {newest['version']}").collect()
+
+
+def test_a_delta_log_that_is_cleaned_up_to_the_ledger_goes_on(make_line: Callable[..., Line]) -> None:
+    """The commit of a checkpoint stays in the log, and it is the one that moved the ledger."""
+    line = make_line(sink="delta")
+    with_two_delta_batches(line)
+    logs = Path(line.delta().name, "_delta_log")
+    before = len(list(logs.glob("*.json")))
+    forget_log(line)
+    assert len(list(logs.glob("*.json"))) < before
+    line.produce(row(9))
     line.enforce()
     assert len(line.rows()) == 10
     assert line.reconcile().holds

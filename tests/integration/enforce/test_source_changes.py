@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from threading import Event, Semaphore
 
@@ -16,10 +17,13 @@ from pyspark.errors import PySparkException
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals
 from contracts.output_topics import quarantine_topic
+from spark_jobs.outputs import read_committed
 from spark_jobs.steps import Step
 from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch
+
+_CLEANER_SECONDS = 120
 
 
 @pytest.fixture(params=["iceberg", pytest.param("kafka", marks=pytest.mark.full)])
@@ -281,3 +285,43 @@ def test_a_partition_added_and_emptied_while_the_job_runs_stops_the_stream(line:
     ):
         line.enforce()
     assert outputs(line) == (4, 0)
+
+
+def write_until_compacted(line: Line, partition: int) -> int:
+    """Write versions of one key until the cleaner has taken the first of them away; return the first offset that is left."""
+    deadline = time.monotonic() + _CLEANER_SECONDS
+    while True:
+        # The cleaner leaves the newest segment alone, and a broker begins a segment by the times of records.
+        now = int(time.time() * 1000)
+        line.produce(Sent(row(2).value, b"k", partition, timestamp_ms=now))
+        end = Topics(line.settings.kafka).latest(line.topic)[partition]
+        found = read_committed(line.settings.kafka, line.topic, {}, {partition: end})
+        if first := min(message.offset() or 0 for message in found):
+            return first
+        assert time.monotonic() < deadline, "nothing was compacted"
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "compact"])
+def test_a_partition_added_to_a_compacted_topic(
+    make_line: Callable[..., Line], make_topic: Callable[..., str], policy: str
+) -> None:
+    """Compaction never moves the first offset of a partition. Retention beside it does, and that stops the stream."""
+    line = make_line()
+    settings = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.001"}
+    line.topic = make_topic("rows", partitions=2, cleanup_policy=policy, **settings)
+    line.contracts.plan = line.plan()
+    line.produce(*(row(n) for n in range(4)))
+    line.enforce()
+    before = line.ledger()
+    add_partitions(line, 3)
+    first = write_until_compacted(line, 2)
+    if policy == "compact":
+        line.enforce()
+        assert line.ledger().begin[2] == 0
+        assert line.ledger().totals.absent >= first
+        assert line.reconcile().holds
+        return
+    forget(line, line.topic, 2, first)
+    with pytest.raises(StreamStopped, match=f"partition 2 was added .* begins at {first}: .*--accept-loss"):
+        line.enforce()
+    assert line.ledger().end == before.end

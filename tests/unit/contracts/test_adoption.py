@@ -24,7 +24,7 @@ def found(
     written: Iterable[Position],
     quarantined: Iterable[Position] = (),
     ahead: Ahead | None = "quarantined",
-    window: int = 100,
+    window: int | None = 100,
 ) -> Found:
     return Found(Sightings(written), Sightings(quarantined), ahead, window)
 
@@ -54,6 +54,12 @@ def test_quarantined_records_are_ahead_by_one_batch_at_most() -> None:
     proposal = proposed(found([], at(*range(10)), window=4))
     assert proposal.end == {0: 6}
     assert proposal.totals == BatchTotals(quarantined=6)
+
+
+def test_quarantined_records_are_ahead_of_a_rolled_back_table_by_any_number() -> None:
+    """Nobody rolls the quarantine topic back: a bound would give up what was accepted among these records."""
+    proposal = proposed(found(at(0, 1), at(2, 3, 9), window=None), records=at(*range(20)))
+    assert (proposal.end, proposal.holes) == ({0: 2}, 0)
 
 
 def test_a_topic_written_with_its_ledger_ends_after_the_last_of_both() -> None:
