@@ -52,11 +52,11 @@ from spark_jobs.topics import Topics
 
 _ROWS_AT_A_TIME = 50_000
 _ROWS_IN_A_TURN = 2_000_000
-_SOURCE_FIELDS = ("_source.partition", "_source.offset")
+_SOURCE_FIELDS = ("_source.topic", "_source.partition", "_source.offset")
 _POSITIONS = sql.SQL(
     "SELECT {} FROM {} "
-    # Rows that somebody else has written have no source.
-    "WHERE _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
+    # Rows that somebody else has written have another source, or none.
+    "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
 )
 
 
@@ -131,31 +131,33 @@ def _read_iceberg(settings: SinkSettings, contract_id: str, find_plan: FindPlan)
     text = table.properties.get(LEDGER_PROPERTY)
     if text is None:
         raise _unclaimed(table_name(contract_id))
+    ledger = Ledger.parse(text)
     written = Sightings()
-    for batch in _scanned(table, _SOURCE_FIELDS):
+    for batch in _scanned(table, _SOURCE_FIELDS, ledger.topic):
         source = batch.column("_source")
         written.add_arrays(pc.struct_field(source, "partition"), pc.struct_field(source, "offset"))
     keys = None
     if (keyed := _keyed(find_plan, json.loads(table.properties.get(PRIMARY_KEY_PROPERTY, "[]")))) is not None:
         plan, fields = keyed
-        keys = Keys(plan, fields, lambda _: _iceberg_keys(table, fields))
-    return Outputs(Ledger.parse(text), written, keys=keys)
+        keys = Keys(plan, fields, lambda _: _iceberg_keys(table, fields, ledger.topic))
+    return Outputs(ledger, written, keys=keys)
 
 
-def _iceberg_keys(table: Table, key: KeyFields) -> Iterator[pa.RecordBatch]:
-    for batch in _scanned(table, (*key.names, *_SOURCE_FIELDS, "_source.timestamp")):
+def _iceberg_keys(table: Table, key: KeyFields, topic: str) -> Iterator[pa.RecordBatch]:
+    for batch in _scanned(table, (*key.names, *_SOURCE_FIELDS, "_source.timestamp"), topic):
         source = batch.column("_source")
         of_source = (pc.struct_field(source, name) for name in ("partition", "offset", "timestamp"))
         yield key.rows([batch.column(name) for name in key.names], *of_source)
 
 
-def _scanned(table: Table, fields: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Read some columns of all rows."""
+def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.RecordBatch]:
+    """Read some columns of all rows that came from a topic."""
     scan = table.scan(selected_fields=fields)
     reader = ArrowScan(table.metadata, table.io, scan.projection(), AlwaysTrue())
     with outages():
         for files in _a_few(scan.plan_files()):
-            yield from reader.to_record_batches(files)
+            for batch in reader.to_record_batches(files):
+                yield batch.filter(pc.equal(pc.struct_field(batch.column("_source"), "topic"), topic))
 
 
 def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
@@ -219,16 +221,18 @@ def _read_postgresql(url: str, contract_id: str, find_plan: FindPlan, open_files
             written, kept = Sightings(), open_files.enter_context(KeptRows())
             columns = ["_source_partition", "_source_offset", "_source_timestamp"]
             names = [*columns, *(keyed[1].names if keyed else ())]
+            ledger = Ledger.parse(found[0])
             # On the server: rows come as they are asked for.
             with connection.cursor(name="positions") as cursor:
-                cursor.execute(_POSITIONS.format(sql.SQL(", ").join(map(sql.Identifier, names)), rows))
+                selected = sql.SQL(", ").join(map(sql.Identifier, names))
+                cursor.execute(_POSITIONS.format(selected, rows), (ledger.topic,))
                 while values := cursor.fetchmany(_ROWS_AT_A_TIME):
                     for partition, offset, *_ in values:
                         written.add(partition, offset)
                     if keyed is not None:  # the transaction is not held open until they are asked for
                         kept.add(rows_of_values(keyed[1], values))
             keys = None if keyed is None else Keys(*keyed, lambda _: kept.batches())
-            return Outputs(Ledger.parse(found[0]), written, keys=keys)
+            return Outputs(ledger, written, keys=keys)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise _unclaimed(f"{schema}.{table}") from error
     except psycopg.Error as error:

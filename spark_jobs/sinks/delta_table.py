@@ -68,7 +68,7 @@ def table_location(warehouse: Path, contract_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """The ledger, the source position of every row, and the rows, all of one version; the key is empty for appended rows."""
+    """The ledger, the rows of its topic and their source positions, of one version; the key is empty for appended rows."""
 
     ledger: Ledger | None
     written: Sightings
@@ -261,6 +261,8 @@ class DeltaTable:
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
+        if ledger is not None:
+            rows = rows.where(rows["_source.topic"] == ledger.topic)
         configuration = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
         return ReadRows(
             ledger,

@@ -112,3 +112,28 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
     found = line.reconcile()
     assert (found.answer, found.lost) == (Answer.LOST, 1)
     assert (0, 1) in found.unaccounted
+
+
+@pytest.mark.parametrize("key", [[], ["id"]])
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
+def test_a_row_of_another_topic_is_no_row_of_the_stream(
+    make_line: Callable[..., Line], sink: str, key: list[str]
+) -> None:
+    """Somebody has copied rows of another stream into the table: they stand at the same partitions and offsets."""
+    line = make_line(sink=sink, write_mode="upsert" if key else "append")
+    line.contracts.plan = line.plan(primary_key=key)
+    line.produce(*(row(number) for number in range(6)), row(0, 2))
+    line.enforce()
+    assert line.reconcile().answer is Answer.HOLDS
+    if sink == "postgresql":
+        with line.database() as connection:
+            table = sql.Identifier(*line.contract_id.split("."))
+            connection.execute(
+                sql.SQL("UPDATE {} SET _source_topic = 'another' WHERE id = 'r3'").format(table)
+            )
+    else:
+        name = f"delta.`{line.delta().name}`" if sink == "delta" else f"lake.{line.contract_id}"
+        statement = f"UPDATE {name} SET _source.topic = 'another' WHERE id = 'r3'"  # noqa: S608 - a name of ours
+        line.spark.sql(statement).collect()
+    found = line.reconcile()
+    assert (found.answer, found.lost, found.twice) == (Answer.LOST, 1, 0)
