@@ -37,6 +37,7 @@ from gateway.storage.sql import ContractVersion, VersionFilter
 LATEST_RECORDS = 20
 MOST_FORM_BYTES = 64 * 1024
 MOST_CONTRACTS = 200
+MOST_ADOPTIONS = 20
 
 
 class _DeskRoute(APIRoute):
@@ -125,6 +126,7 @@ def stream(
             factory.reconciliations().seen(stream),
             may_ask=principal.may(Role.APPROVER, subject_of(view.row.summary.topic)),
         ),
+        adoptions=factory.adoptions().seen(stream)[:MOST_ADOPTIONS],
     )
 
 

@@ -55,3 +55,7 @@ class Adoptions:
             return stores.adoptions.all(stream)
 
         return self._database.read(work)
+
+    def seen(self, stream: str) -> tuple[KeptAdoption, ...]:
+        """Return what a page shows of a stream, newest first; nothing for one without a contract."""
+        return self._database.read(lambda stores: stores.adoptions.all(stream))

@@ -10,6 +10,7 @@ import pytest
 
 from contracts.adoption import Adoption
 from contracts.errors import ConflictError, NotFoundError
+from contracts.report import BatchReport
 from gateway.api.adoptions import ADOPTION
 from gateway.audit.chain import content_hash
 from gateway.factory import Factory
@@ -18,6 +19,7 @@ from gateway.storage.adoptions import KEPT
 MakeContract = Callable[..., bytes]
 STREAM = "hospital.admissions"
 PATH = f"/api/v1/streams/{STREAM}/adoptions"
+PAGE = f"/desk/streams/{STREAM}"
 
 
 @pytest.fixture(autouse=True)
@@ -83,3 +85,23 @@ def test_over_http(client: Any) -> None:
     unknown = orjson.dumps({**ADOPTION, "stream": "unknown"})
     assert client.post("/api/v1/streams/unknown/adoptions", unknown).status_code == 404
     assert client.get("/api/v1/streams/unknown/adoptions").status_code == 404
+
+
+def test_the_page_of_the_stream_shows_who_adopted_what(
+    client: Any, factory: Factory, make_report: Callable[..., BatchReport]
+) -> None:
+    factory.report_book().record(STREAM, make_report())
+    assert "Adoptions" not in client.get(PAGE).text
+    rebuilt = adoption(id="1" * 32, accepted_loss=0)
+    skipped = adoption(id="2" * 32, partition=3, end={"0": 9, "3": 1500}, accepted_loss=1234)
+    odd = adoption(id="3" * 32, partition=8, ledger="<b>", accepted_loss=1)
+    for each in (rebuilt, skipped, odd):
+        factory.adoptions().keep(STREAM, each)
+    page = client.get(PAGE).text
+    assert "Adoptions" in page
+    assert page.index("Partition 8") < page.index("Partition 3") < page.index("Ledger rebuilt")
+    assert "Ledger rebuilt: 98\u2009003 written, 1\u2009836 quarantined, epoch 1012" in page
+    assert "Partition 3 goes on at 1500, epoch 1012" in page
+    assert "anonymous" in page
+    assert '<td class="right num refused">1\u2009234</td>' in page
+    assert '<td class="right num">0</td>' in page
