@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError as UnreadableSource
 
 from contracts.errors import SettingsError
 from contracts.reconciliation import Answer
@@ -154,6 +155,11 @@ def read_settings(given: dict[str, Any], kind: type[Settings]) -> Settings:
     """Read settings of options and the environment; an option that is None was not given. Raises SettingsError."""
     try:
         return kind(**given)
+    except UnreadableSource as error:
+        # Its cause quotes the text, which may hold secrets.
+        raise SettingsError(
+            f'{error}: it should be JSON, as in TIDEGATE_CATALOG_PROPERTIES=\'{{"type": "rest"}}\''
+        ) from None
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, problem['loc'])).replace('_', '-')}: {problem['msg']}"

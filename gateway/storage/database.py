@@ -155,6 +155,12 @@ def _engine(url: str) -> Engine:
         )
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise SettingsError(f"database_url is no usable SQLAlchemy URL: {error}") from error
+    except ValueError:
+        # It quotes what stands in the place of the port, which may be a part of the password.
+        raise SettingsError(
+            "database_url is no usable SQLAlchemy URL: what follows the last colon before the database is no port; in a "
+            "password / is written %2F, : is %3A and @ is %40"
+        ) from None
     except OSError as error:
         raise SettingsError(f"the folder of the registry's database cannot be made: {error}") from error
     event.listen(engine, "connect", _prepare_sqlite)

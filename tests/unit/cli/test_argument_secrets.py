@@ -62,3 +62,34 @@ def test_addresses_without_a_password_pass(
     with pytest.raises(SystemExit):
         main([verb, "--help", "--database-url", address, address])
     assert "list of processes" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "value", "code"),
+    [
+        (["approve", "a.b"], "TIDEGATE_REGISTRY_URL", "http://s3cr3t@127.0.0.1:9", ExitCode.UNAVAILABLE),
+        (["approve", "a.b"], "TIDEGATE_REGISTRY_URL", "ftp://u:s3cr3t@127.0.0.1:9", ExitCode.USAGE),
+        (["keys", "list"], "TIDEGATE_DATABASE_URL", "postgresql://u@h:s3cr3t/d", ExitCode.USAGE),
+        (["keys", "list"], "TIDEGATE_DATABASE_URL", "postgres//u:s3cr3t@h/d", ExitCode.USAGE),
+        (
+            ["reconcile", "a.b", "--bootstrap-servers", "h:9", "--warehouse", "w"],
+            "TIDEGATE_CATALOG_PROPERTIES",
+            '{"credential": "s3cr3t"',
+            ExitCode.USAGE,
+        ),
+    ],
+)
+def test_no_message_repeats_a_secret_of_a_variable(
+    arguments: list[str],
+    variable: str,
+    value: str,
+    code: ExitCode,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    told = capsys.readouterr()
+    assert "s3cr3t" not in told.out + told.err
+    assert ended.value.code == code, told.err
