@@ -32,7 +32,7 @@ from spark_jobs.outputs import read_committed
 from spark_jobs.session import build_session
 from spark_jobs.sinks.opening import open_store
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
-from spark_jobs.sinks.settling import names_ledger
+from spark_jobs.sinks.settling import names_ledger, require_own
 from spark_jobs.source_topic import find_source
 from spark_jobs.topics import Topics
 
@@ -152,6 +152,7 @@ class Adopter:
         held = self._sink.read()
         if held is None:
             raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}; adopt it whole first")
+        require_own(held, self._stream, self._sink.name)
         if held.topic_id != self._source.topic_id:
             raise StreamStopped(_other_topic(self._source.name))
         confirm(self._required(Skip(self._sink.name, held, partition, first)))
@@ -188,6 +189,8 @@ class Adopter:
             raise NotFoundError(
                 f"{self._sink.name} and {self._quarantine} hold nothing of {self._stream}: there is nothing to adopt; start it"
             )
+        if found is not None:
+            require_own(found, self._stream, self._sink.name)
         if found is not None and not replace:
             raise ConflictError(
                 f"{self._sink.name} has the ledger of {self._stream} (epoch {found.epoch}, batch {found.n}): nothing is to "

@@ -29,7 +29,13 @@ from spark_jobs.outputs import TransactionalProducer
 from spark_jobs.record_spool import SpooledRecords
 from spark_jobs.records import Decided, Destination, refused_records
 from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import names_ledger, quarantined, settled_in, unclaimed_history
+from spark_jobs.sinks.settling import (
+    names_ledger,
+    quarantined,
+    require_own,
+    settled_in,
+    unclaimed_history,
+)
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.spool import Spool
 from spark_jobs.sinks.store import LedgerStore
@@ -195,6 +201,7 @@ class StagedSink:
             self._require_unwritten(start, name)
             scan_from = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
             before = start.new_ledger(name, scan_from, slots)
+        require_own(before, start.plan.contract.id, self._table.name)
         claimed = before.claim(slots, uuid4().hex[:8])
         for _ in range(_STAGE_ATTEMPTS):
             if self._table.publish(self._table.stage([], claimed), held, claimed):

@@ -82,3 +82,20 @@ def test_rows_of_others_are_no_reason_to_stop(line: Line) -> None:
     line.produce(row(0), row(1, 999))
     line.enforce()
     assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..., Line], sink: str) -> None:
+    """Two contract ids may name one table: the second stream must not end the first one by claiming its ledger."""
+    line, other = make_line(sink=sink), make_line(sink=sink)
+    name = line.contract_id.removeprefix("test.")
+    line.contract_id, other.contract_id = f"test.a.{name}", f"test_a.{name}"
+    for each in (line, other):
+        each.contracts.plan = each.plan()
+        each.produce(row(0), row(1))
+    line.enforce()
+    before = line.ledger()
+    with pytest.raises(StreamStopped, match=f"belongs to the stream {line.contract_id}, .* another id"):
+        other.enforce()
+    assert line.ledger() == before
+    assert len(line.rows()) == 2
