@@ -3,22 +3,32 @@
 The ledger is a property of the table, and properties are not versioned with snapshots: who rolls `main` back takes
 rows away that the ledger counts. Each publication therefore sets a tag on its snapshot, and each claim and each
 publication walks from the head of `main` back to that tag.
+
+Others may compact the table and expire snapshots while the stream has nothing to write, until no parent leads back.
+Maintenance therefore tags the head of `main` too while it can be proven to contain the published snapshot: whatever
+contains the one contains the other.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
 from contracts.errors import StreamStopped
 from contracts.ledger import Ledger
+from spark_jobs.sinks.java_errors import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PUBLISHED_TAG: Final = "tidegate-published"
 """Tag of the snapshot that moved the ledger last. It keeps that snapshot from other people's expiry."""
+PROOF_TAGS: Final = "tidegate-contains-"
+"""Begins the tag of a snapshot that was proven to contain the published one, whose id follows: it proves nothing of others."""
+FOREVER_MS: Final = 2**63 - 1
+"""Age of a tag that no expiry takes away, whatever `history.expire.max-ref-age-ms` of the table says."""
 STAGED: Final = "tidegate.staged"
 """Key in the summary of every snapshot that the job stages; its value tells attempts apart."""
 _EPOCH: Final = "tidegate.epoch"
@@ -66,12 +76,14 @@ def _says(snapshot: Any) -> tuple[int, int] | None:
 def contains(metadata: Any, published: Any) -> bool | None:
     """Return whether `main` contains a snapshot; None when the parents between them have expired.
 
-    Takes as many steps as others have made commits since: sequence numbers fall from a snapshot to its parent, so
+    A snapshot that was proven to contain it will do. Takes as many steps as others have made commits since: sequence numbers fall from a snapshot to its parent, so
     that the walk ends below the one that is looked for.
     """
+    proof = metadata.ref(_proof_tag(published))
+    enough = {published.snapshotId(), *([proof.snapshotId()] if proof is not None else [])}
     walked = metadata.currentSnapshot()
     while walked is not None:
-        if walked.snapshotId() == published.snapshotId():
+        if walked.snapshotId() in enough:
             return True
         parent = walked.parentId()
         if parent is None or 0 < walked.sequenceNumber() < published.sequenceNumber():
@@ -80,6 +92,10 @@ def contains(metadata: Any, published: Any) -> bool | None:
         if walked is None:
             return None
     return False
+
+
+def _proof_tag(published: Any) -> str:
+    return f"{PROOF_TAGS}{published.snapshotId()}"
 
 
 class TableHistory:
@@ -117,6 +133,32 @@ class TableHistory:
             f"{published.snapshotId()}, with which the ledger was published last; records that the ledger counts as "
             f"written are no longer in the table. {self._ways_out(held)}"
         )
+
+    def keep_proof(self, operations: Any) -> None:
+        """Tag the head of `main` when it is proven to contain the published snapshot; remove such tags of earlier ones.
+
+        The commit lands only if nobody else has changed the table: otherwise the next round tries again.
+        """
+        base = operations.refresh()
+        published, head = published_snapshot(base), base.currentSnapshot()
+        if published is None or head is None:
+            return
+        wanted, is_published = _proof_tag(published), head.snapshotId() == published.snapshotId()
+        found = base.ref(wanted)
+        is_there = found is not None and found.snapshotId() == head.snapshotId()
+        stale = [name for name in base.refs() if name.startswith(PROOF_TAGS) and name != wanted]
+        is_needed = not is_published and not is_there and contains(base, published) is True
+        if not stale and not is_needed:
+            return
+        iceberg = self._spark._jvm.org.apache.iceberg  # type: ignore[union-attr]  # noqa: SLF001 - no Python face
+        builder = iceberg.TableMetadata.buildFrom(base)
+        for name in stale:
+            builder.removeRef(name)
+        if is_needed:
+            tag = iceberg.SnapshotRef.tagBuilder(head.snapshotId()).maxRefAgeMs(FOREVER_MS).build()
+            builder.setRef(wanted, tag)
+        with suppress(*JAVA_ERRORS):
+            operations.commit(base, builder.build())
 
     def _ways_out(self, held: Ledger) -> str:
         catalog, table = self._name.split(".", 1)

@@ -37,7 +37,13 @@ from spark_jobs.settings import MergeMode
 from spark_jobs.sightings import rows_of, sightings
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.iceberg_expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
-from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED, TableHistory, position_summary
+from spark_jobs.sinks.iceberg_history import (
+    FOREVER_MS,
+    PUBLISHED_TAG,
+    STAGED,
+    TableHistory,
+    position_summary,
+)
 from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
 from spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
@@ -62,8 +68,6 @@ _TOMBSTONES = "tidegate.tombstones"
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
 _COMMIT_ATTEMPTS = 10
-_FOREVER_MS = 2**63 - 1
-"""Age of a tag that no expiry takes away, whatever `history.expire.max-ref-age-ms` of the table says."""
 
 PROVENANCE = StructType(
     [
@@ -338,7 +342,7 @@ class LedgerTable:
 
         Most often that is an expiry, which moves nothing: then the staged snapshot is still good.
         """
-        tag = self._iceberg.SnapshotRef.tagBuilder(staged.snapshotId()).maxRefAgeMs(_FOREVER_MS).build()
+        tag = self._iceberg.SnapshotRef.tagBuilder(staged.snapshotId()).maxRefAgeMs(FOREVER_MS).build()
         changed = (
             self._iceberg.TableMetadata.buildFrom(base)
             .setBranchSnapshot(staged.snapshotId(), MAIN)
@@ -362,10 +366,11 @@ class LedgerTable:
     def maintain(self, *, beyond: int = 0) -> TableSize | None:
         """Expire the stream's old snapshots of a table that has more than `beyond`; return its size.
 
-        None when there is no table yet. Raises Unavailable.
+        Keeps the proof that `main` contains what was published. None when there is no table yet. Raises Unavailable.
         """
         if not self._spark.catalog.tableExists(self._quoted):
             return None
+        self._history.keep_proof(self._operations())
         return self._expiry.run(self._load(), beyond)
 
     def _require_held(self, metadata: Any, held: Ledger | None) -> None:

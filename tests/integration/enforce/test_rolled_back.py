@@ -13,8 +13,8 @@ from psycopg import sql
 
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals
-from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG
-from spark_jobs.sinks.iceberg_table import table_name
+from spark_jobs.sinks.iceberg_history import PROOF_TAGS, PUBLISHED_TAG
+from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import Step
 from tests.integration.enforce.checker import require_exactly_once
@@ -120,8 +120,7 @@ def test_a_table_of_an_older_version_is_taken_over(line: Line) -> None:
     line.produce(row(9))
     line.enforce()
     assert len(line.rows()) == 10
-    tags = line.spark.table(f"{name}.refs").where("type = 'TAG'").collect()
-    assert [each["name"] for each in tags] == [PUBLISHED_TAG]
+    assert tags(line) == {PUBLISHED_TAG}
     line.spark.sql(f"ALTER TABLE {name} DROP TAG `{PUBLISHED_TAG}`")
     roll_back(line, between)
     with pytest.raises(StreamStopped, match="was rolled back"):
@@ -138,6 +137,61 @@ def test_compaction_and_expiry_by_others_break_no_proof(line: Line) -> None:
     line.enforce()
     assert line.reconcile().holds
     assert len(line.rows()) == 10
+
+
+def tags(line: Line) -> set[str]:
+    """The tags of the table."""
+    refs = line.spark.table(f"{table_name(line.contract_id)}.refs").where("type = 'TAG'")
+    return {each["name"] for each in refs.collect()}
+
+
+def maintain(line: Line) -> None:
+    """Do what a stream does every few minutes, also while it has nothing to write."""
+    LedgerTable(line.spark, table_name(line.contract_id)).maintain()
+
+
+@pytest.mark.parametrize("is_maintained", [True, False])
+def test_others_may_compact_and_expire_again_and_again_while_a_stream_is_idle(
+    line: Line, is_maintained: bool
+) -> None:
+    """No parent and no file leads back to the published snapshot: only what was proven in between does."""
+    with_two_batches(line)
+    for _ in range(3):
+        compact(line)
+        if is_maintained:
+            maintain(line)
+        expire_all(line)
+    line.produce(row(9))
+    if not is_maintained:
+        with pytest.raises(StreamStopped, match="cannot be proven"):
+            line.enforce()
+        return
+    assert len(tags(line)) == 2
+    line.enforce()
+    assert line.reconcile().holds
+    assert len(line.rows()) == 10
+    maintain(line)
+    assert tags(line) == {PUBLISHED_TAG}
+
+
+def test_a_rollback_past_what_was_proven_stops_the_stream(line: Line) -> None:
+    """One that only takes away what others have done since does not."""
+    between = with_two_batches(line)
+    published = snapshots(line)[-1]
+    compact(line)
+    maintain(line)
+    assert tags(line) == {PUBLISHED_TAG, f"{PROOF_TAGS}{published}"}
+    roll_back(line, published)
+    line.produce(row(9))
+    line.enforce()
+    assert len(line.rows()) == 10
+    compact(line)
+    maintain(line)
+    roll_back(line, between)
+    maintain(line)
+    with pytest.raises(StreamStopped, match="was rolled back"):
+        line.enforce()
+    assert len(line.rows()) == 5
 
 
 def test_the_staged_snapshot_says_where_the_ledger_will_stand(line: Line) -> None:
