@@ -350,6 +350,7 @@ def files_with_secrets(*folders: Path) -> list[str]:
     return found
 
 
+@pytest.mark.full  # test_secrets_of_a_session.py looks at those of a session in every run
 def test_secrets_of_the_environment_are_in_no_list_of_processes_and_no_file(
     up: StartUp, tmp_path: Path, jars: Jars
 ) -> None:
