@@ -26,7 +26,6 @@ _WARNINGS: Final = frozenset(
 )
 _ALTERING: Final = frozenset({"avro.promotion-rounds", "avro.enum-symbol-defaulted"})
 """Remarks that say that a reader gets other values than were written."""
-_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 
 
 def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
@@ -39,8 +38,9 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
         return
     match before, after:
         case JsonSchema(), JsonSchema():
-            definitions, formats_asserted = _definitions(base.contract, candidate.contract)
-            pair = json_schema.Pair(*definitions, formats_asserted=formats_asserted)
+            definitions = _definition(base.contract), _definition(candidate.contract)
+            asserted = before.formats == "assert", after.formats == "assert"
+            pair = json_schema.Pair(*definitions, formats_asserted=asserted)
             yield from _one_way(base, definitions[0], pair.forth, Direction.BACKWARD)
             yield from _one_way(candidate, definitions[1], pair.back, Direction.FORWARD)
         case AvroSchema(), AvroSchema():
@@ -98,19 +98,9 @@ def _guarded(
     return kept.outcome is not Outcome.PROVEN, {**found, **examples}
 
 
-def _definitions(old: DataContract, new: DataContract) -> tuple[tuple[Any, Any], bool]:
-    """Give the two schemas, and whether formats count; the side that only annotates then says nothing by its own."""
-    definitions, asserts = [], []
-    for contract in (old, new):
-        schema = contract.schema_
-        definitions.append(True if schema.definition is None else schema.definition)
-        asserts.append(isinstance(schema, JsonSchema) and schema.formats == "assert")
-    if asserts[0] != asserts[1]:
-        definitions = [
-            definition if is_asserted else _without_formats(definition)
-            for definition, is_asserted in zip(definitions, asserts, strict=True)
-        ]
-    return (definitions[0], definitions[1]), any(asserts)
+def _definition(contract: DataContract) -> Any:
+    definition = contract.schema_.definition
+    return True if definition is None else definition
 
 
 def _compare_avro(base: AvroSchema, candidate: AvroSchema) -> Iterator[Change]:
@@ -161,16 +151,3 @@ def _places(difference: Difference, direction: Direction) -> tuple[str, str]:
     places = difference.new_pointer, difference.old_pointer
     after, before = places if direction is Direction.BACKWARD else places[::-1]
     return _DEFINITION + after, _DEFINITION + before
-
-
-def _without_formats(schema: Any) -> Any:
-    """Leave out every `format` of a schema, which then asserts none."""
-    if isinstance(schema, list):
-        return [_without_formats(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        name: part if name in _VALUES else _without_formats(part)
-        for name, part in schema.items()
-        if not (name == "format" and isinstance(part, str))
-    }

@@ -94,7 +94,7 @@ def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inc
     is_forward = direction is Direction.FORWARD
     if schema_type == AVRO:
         return avro_includes(after, before) if is_forward else avro_includes(before, after)
-    pair = Pair(before, after, formats_asserted=True)
+    pair = Pair(before, after, formats_asserted=(True, True))
     return pair.back() if is_forward else pair.forth()
 
 

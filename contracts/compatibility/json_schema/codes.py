@@ -204,11 +204,17 @@ def _before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.place.side is side and node.place.keyword in alike:
+        if node.place.side is side and node.place.keyword in alike and not _only_annotates(node, target):
             return node
         if isinstance(node, All):
             waiting.extend(reversed(node.parts))
     return None
+
+
+def _only_annotates(node: Node, target: Node) -> bool:
+    """Whether a format is the target's own, and asserted by the target alone."""
+    is_format = node.place.keyword == "format" == target.place.keyword
+    return is_format and node.place.value == target.place.value and isinstance(node, All) and not node.parts
 
 
 def _code(target: Node, keyword: str, before: Node | None) -> str:

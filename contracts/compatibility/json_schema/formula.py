@@ -27,11 +27,11 @@ class Formula:
         self.side = side
         self.schema = schema
         self.interner = interner
-        self._formats_asserted = formats_asserted
+        self.formats_asserted = formats_asserted
 
     def instead(self, schema: Schema) -> Formula:
         """Give the formula of another schema that stands for this one."""
-        return Formula(self.side, schema, self.interner, formats_asserted=self._formats_asserted)
+        return Formula(self.side, schema, self.interner, formats_asserted=self.formats_asserted)
 
     @cached_property
     def is_too_large(self) -> bool:
@@ -50,14 +50,14 @@ class Formula:
     @cached_property
     def judge(self) -> JsonSchemaFormat:
         """What judges records. Raises ContractError for a schema that is none."""
-        formats = "assert" if self._formats_asserted else "annotate"
+        formats = "assert" if self.formats_asserted else "annotate"
         return JsonSchemaFormat(
             JsonSchema.model_validate({"type": "json-schema", "definition": self.schema, "formats": formats})
         )
 
     @cached_property
     def _compiled(self) -> tuple[Compiler, Node | None]:
-        compiler = Compiler(self.side, self.schema, self.interner, formats_asserted=self._formats_asserted)
+        compiler = Compiler(self.side, self.schema, self.interner, formats_asserted=self.formats_asserted)
         try:
             return compiler, compiler.compile()
         except (TooDeepError, RecursionError):

@@ -32,17 +32,20 @@ def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = 
     bounds the steps of the proof, and again those of the search for counterexamples; what does not fit is
     UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Nothing is fetched.
     """
-    return Pair(old, new, formats_asserted=formats_asserted).forth(budget)
+    return Pair(old, new, formats_asserted=(formats_asserted, formats_asserted)).forth(budget)
 
 
 class Pair:
     """Two schemas that are compared in both directions, each compiled once."""
 
-    def __init__(self, one: Schema, other: Schema, *, formats_asserted: bool) -> None:
+    def __init__(self, one: Schema, other: Schema, *, formats_asserted: tuple[bool, bool]) -> None:
+        """Take two schemas, and whether each is judged with its formats asserted."""
         interner = Interner()
         formulas = [
-            Formula(side, schema, interner, formats_asserted=formats_asserted)
-            for side, schema in ((Side.ONE, one), (Side.OTHER, other))
+            Formula(side, schema, interner, formats_asserted=is_asserted)
+            for side, schema, is_asserted in zip(
+                (Side.ONE, Side.OTHER), (one, other), formats_asserted, strict=True
+            )
         ]
         self.forth = Way(*formulas)
         """Whether the other schema accepts every document of the one."""
@@ -80,7 +83,7 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
     is_too_costly = old.is_too_costly or new.is_too_costly
     if not is_too_costly:
         _ = old.judge, new.judge  # raises for what is no schema, before all else
-    if is_same(old.schema, new.schema):
+    if old.formats_asserted == new.formats_asserted and is_same(old.schema, new.schema):
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))

@@ -84,6 +84,23 @@ def test_formats_that_begin_to_count_break_backward(make_contract: Any) -> None:
     assert {each.code for each in breaking} == {"column.type-changed"}  # columns of dates became strings
 
 
+@pytest.mark.parametrize("name", ["day", "default", "const", "enum", "examples"])
+def test_formats_begin_to_count_whatever_their_property_is_called(make_contract: Any, name: str) -> None:
+    """A property may have the name of a keyword whose value is no schema."""
+    schema = {"type": "object", "properties": {name: {"type": "string", "format": "email"}}}
+    lax, strict = (make_contract(schema=schema, formats=formats) for formats in ("annotate", "assert"))
+    finding = only(compare(lax, strict), "schema.format-added")
+    assert (finding.severity, finding.field) == (FindingSeverity.BREAKING, f"/{name}")
+    (back,) = compare(strict, lax, level=Compatibility.BACKWARD).findings
+    assert back.severity is not FindingSeverity.BREAKING
+
+
+def test_formats_begin_to_count_where_a_reference_leads_to_a_value(make_contract: Any) -> None:
+    schema = {"properties": {"a": {"$ref": "#/examples/0"}}, "examples": [{"format": "email"}]}
+    lax, strict = (make_contract(schema=schema, formats=formats) for formats in ("annotate", "assert"))
+    assert only(compare(lax, strict), "schema.format-added").severity is FindingSeverity.BREAKING
+
+
 def test_what_rules_asked_for_may_move_into_the_schema(make_contract: Any) -> None:
     base = make_contract(RANGE)
     candidate = with_schema(make_contract, lambda schema: schema["properties"]["age"].update(maximum=120))

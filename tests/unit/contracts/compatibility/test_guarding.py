@@ -97,7 +97,7 @@ EXCUSED: list[Any] = [
 
 def mended(base: DataContract, candidate: DataContract) -> Examples:
     judge, definitions = Judge(base), (base.schema_.definition, candidate.schema_.definition)
-    way = Pair(*definitions, formats_asserted=False).forth  # type: ignore[arg-type] # both are there
+    way = Pair(*definitions, formats_asserted=(False, False)).forth  # type: ignore[arg-type] # both are there
     differences = way().differences
     rules = kept_rules(definitions[0], base, judge.fields)
     return Guard(judge, rules, definitions[0]).examples(differences, way.separates)

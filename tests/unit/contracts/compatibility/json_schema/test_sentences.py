@@ -107,7 +107,7 @@ CHANGES = [
 
 
 def pair(one: Any, other: Any) -> Pair:
-    return Pair(json.loads(json.dumps(one)), json.loads(json.dumps(other)), formats_asserted=True)
+    return Pair(json.loads(json.dumps(one)), json.loads(json.dumps(other)), formats_asserted=(True, True))
 
 
 @pytest.mark.parametrize(("narrow", "wide", "narrowing", "widening"), CHANGES)
