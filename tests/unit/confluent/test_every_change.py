@@ -49,12 +49,11 @@ STORES_NOTHING = {
 
 HERE = "/api/v1/contracts/{contract_id}"
 THERE = "/api/v1/streams/{stream}"
+WAITS_FOR_ACCESS_CONTROL = "without access control no change waits; tests/unit/access tells of it"
 TELLS_OF_RECORDS = {
     ("POST", "/api/v1/contracts/check"): "answers as if",
-    (
-        "POST",
-        f"{HERE}/approvals",
-    ): "without access control nothing waits for one; tests/unit/access tells of it",
+    ("POST", f"{HERE}/approvals"): WAITS_FOR_ACCESS_CONTROL,
+    ("DELETE", f"{HERE}/approvals/{{candidate}}"): WAITS_FOR_ACCESS_CONTROL,
     ("POST", f"{THERE}/batches"): "what a job did with a batch: the ledger holds it",
     ("POST", f"{THERE}/events"): "what happened to a job",
     ("POST", f"{THERE}/heartbeat"): "a job is alive",
