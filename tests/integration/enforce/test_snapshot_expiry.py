@@ -198,4 +198,6 @@ def test_a_backlog_of_a_day_is_expired_and_does_not_come_back(tmp_path: Path) ->
     assert figures["snapshots_after_expiry"]["figure"] <= KEPT + 4
     assert figures["metadata_after_expiry"]["baseline"] > 100
     assert figures["metadata_after_expiry"]["figure"] < 0.5
-    assert figures["heap_after_expiry"]["figure"] < 700  # of 2,048 MB: the backlog is let go of
+    assert figures["heap_after_expiry"]["figure"] < 250  # MB of 2,048, measured 80: the backlog is let go of
+    # Of processor time, and of one run: what else the machine does counts for neither the first nor the last.
+    assert figures["commit_after_backlog_last_over_first_processor"]["ratio"] <= 1.5
