@@ -16,6 +16,7 @@ QUESTIONS = (
     "judge_in_spark",
     "rules",
     "large_records",
+    "refused_records",
     "memory",
     "avro",
     "batch_fixed_cost",

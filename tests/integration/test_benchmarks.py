@@ -31,6 +31,10 @@ PROMISED = {
     "avro": {"avro_over_json", "avro_typed_over_json_typed"},
     "compatibility": {"compatibility_300_fields_slowest", "check_200_changed_contracts"},
     "large_records": {"nested_20_kb_megabytes", "nested_20_kb_rule_of_lines_megabytes"},
+    "refused_records": {
+        "all_refused_by_a_rule_over_all_good",
+        "all_refused_by_the_schema_over_all_good",
+    },
     "memory": {"memory_at_the_end_over_second_part"},
     "expectations": {"ten_expectations_over_none"},
 }
