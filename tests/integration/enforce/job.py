@@ -28,28 +28,33 @@ class RunningJob:
         self.events: list[dict[str, Any]] = []
         self.lines: list[str] = []
         self._changed = threading.Condition()
+        self._has_ended = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for text in self.process.stderr:
+        try:
+            for text in self.process.stderr:
+                with self._changed:
+                    self.lines.append(text)
+                    if text.startswith("{"):
+                        self.events.append(json.loads(text))
+                    self._changed.notify_all()
+        finally:
             with self._changed:
-                self.lines.append(text)
-                if text.startswith("{"):
-                    self.events.append(json.loads(text))
+                self._has_ended = True
                 self._changed.notify_all()
 
     def await_event(self, name: str, count: int = 1, **fields: object) -> dict[str, Any]:
-        """Wait for the `count`-th event of this name with these fields."""
+        """Wait for the `count`-th event of this name with these fields, or until the job has ended without it."""
 
         def found() -> list[dict[str, Any]]:
             return [e for e in self.events if e["event"] == name and fields.items() <= e.items()]
 
         with self._changed:
-            assert self._changed.wait_for(lambda: len(found()) >= count, DEADLINE_SECONDS), "".join(
-                self.lines
-            )
+            self._changed.wait_for(lambda: len(found()) >= count or self._has_ended, DEADLINE_SECONDS)
+            assert len(found()) >= count, "".join(self.lines)
             return found()[count - 1]
 
     def stop(self, how: signal.Signals) -> int:

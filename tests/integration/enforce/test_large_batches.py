@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from contracts.evidence import headers_of, read_evidence
+from contracts.output_topics import quarantine_topic
+from spark_jobs.outputs import read_committed
+from spark_jobs.topics import Topics
 from tests.integration.enforce.checker import require_exactly_once
+from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
+from tests.integration.enforce.registry import Registry
 
 LARGE = "x" * 5_000
+MIB = 1024 * 1024
 
 
 @pytest.fixture
@@ -70,3 +79,56 @@ def test_a_refused_batch_beyond_what_spark_collects(
     assert (line.ledger().n, len(line.quarantined())) == (1, 4_000)
     require_exactly_once(line)
     assert not list(line.settings.checkpoints.glob("*.spool/*/*"))
+
+
+REFUSALS = 250_000
+
+
+def produce_refusals(line: Line) -> None:
+    """Produce the refusals of 5 KB and two good records, compressed: the source takes little disk."""
+    settings = {"bootstrap.servers": line.settings.bootstrap_servers, "linger.ms": 20}
+    producer = Producer({**settings, "compression.type": "lz4"})
+    for number in range(REFUSALS + 2):
+        record = large(number, 999) if number < REFUSALS else row(number)
+        while True:
+            try:
+                producer.produce(line.topic, record.value, record.key, record.partition)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(120) == 0
+
+
+def quarantined_sources(line: Line) -> Iterator[tuple[int, int]]:
+    """Yield the source positions in the quarantine topic; all records together would take gigabytes."""
+    kafka, topic = line.settings.kafka, quarantine_topic(line.topic)
+    for message in read_committed(kafka, topic, {}, Topics(kafka).latest(topic)):
+        evidence = read_evidence(headers_of(message))
+        assert evidence is not None
+        assert len(message.value() or b"") > len(LARGE)
+        yield evidence.source.partition, evidence.source.offset
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bytes_of_batch", [256 * MIB, 4096 * MIB], ids=["by-default", "in-one-batch"])
+def test_a_stream_goes_on_past_250_000_refusals_of_5_kb(
+    line: Line,
+    registry: Registry,
+    publish: Publish,
+    start: Callable[..., RunningJob],
+    bytes_of_batch: int,
+) -> None:
+    """1.25 GB of refusals: more than Spark collects by default, and than the Java of the job holds, which has 1 GB."""
+    publish(line.document())
+    produce_refusals(line)
+    job = start(
+        registry.url, [line], "--max-offsets", str(2 * REFUSALS), "--max-batch-bytes", str(bytes_of_batch)
+    )
+    job.await_event("batch_published", lag=0)
+    assert job.stop(signal.SIGTERM) == 0
+    assert not [each for each in job.events if each["event"] in {"batch_halved", "stream_restarting"}]
+    totals = line.ledger().totals
+    assert (totals.quarantined, totals.written) == (REFUSALS, 2)
+    sources = list(quarantined_sources(line))
+    assert len(sources) == len(set(sources)) == REFUSALS
+    assert line.reconcile().holds
