@@ -12,7 +12,7 @@ from contracts.crash import chain_of
 from contracts.errors import StreamStopped, TidegateError
 from contracts.ledger import Vector
 from spark_jobs.crashes import WorkerCrash
-from spark_jobs.topics import TooLarge
+from spark_jobs.topics import TooLarge, TransactionEnded
 
 _TOLD_BY_SPARK: Final = (
     "is bigger than spark.driver.maxResultSize",
@@ -47,7 +47,7 @@ def reason_to_halve(error: BaseException) -> str | None:
     """
     match error:
         case TidegateError():
-            return str(error) if isinstance(error, TooLarge) else None
+            return str(error) if isinstance(error, (TooLarge, TransactionEnded)) else None
         case MemoryError():
             return "the driver had too little memory"
         case PythonException() if _CRASH in str(error):
@@ -56,6 +56,14 @@ def reason_to_halve(error: BaseException) -> str | None:
             told = (text for each in chain_of(error) for text in _TOLD_BY_SPARK if text in str(each))
             return next(told, None)
     return None
+
+
+def may_blame_record(error: BaseException) -> bool:
+    """Return whether the record is to blame for what has ended a batch of that record alone.
+
+    It is not for a transaction that has ended: one record is written at once, so the broker or the machine is slow.
+    """
+    return not isinstance(error, TransactionEnded)
 
 
 def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], reason: str) -> StreamStopped:

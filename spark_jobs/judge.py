@@ -27,10 +27,11 @@ from contracts.verdict import Disposition
 from contracts.wire import schema_header
 from contracts.writers import SCHEMA_HEADER
 from spark_jobs.crashes import crashes_without_values
+from spark_jobs.topics import TooLarge, TransactionEnded
 
 _MOST_KNOWN: Final = 10_000
 _MOST_BYTES: Final = 2**31 - 1
-_OURS: Final = (Unavailable, Fenced, StreamStopped)
+_OURS: Final = (Unavailable, Fenced, StreamStopped, TooLarge, TransactionEnded)
 """What a worker may meet that has nothing to do with a record."""
 
 
@@ -111,7 +112,7 @@ def _schema_header(text: str) -> bytes | None:
 
 @contextmanager
 def worker_errors() -> Iterator[None]:
-    """Raise Unavailable, Fenced or StreamStopped as a worker did; Spark tells it as an error of Python."""
+    """Raise an error of ours as a worker did; Spark tells it as an error of Python."""
     try:
         yield
     except PythonException as error:

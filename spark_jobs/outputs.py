@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from contracts.errors import Unavailable
 from contracts.kafka_connection import KafkaConnection
 from contracts.ledger import Vector
-from spark_jobs.topics import Topics, kafka_errors
+from spark_jobs.topics import FENCED, Topics, TransactionEnded, kafka_errors
 
 Headers = list[tuple[str, str | bytes | None]]
 """As the client takes them; ours and those of a source are always bytes or null."""
@@ -50,6 +51,7 @@ class TransactionalProducer:
     def __init__(self, kafka: KafkaConnection, transactional_id: str, timeout_seconds: int = 60) -> None:
         """Make a producer whose transactions the broker aborts when they are open for `timeout_seconds`."""
         self.transactional_id = transactional_id
+        self._timeout_seconds = timeout_seconds
         self._too_large: list[KafkaError] = []
         self._producer = Producer(
             {
@@ -89,23 +91,46 @@ class TransactionalProducer:
         """
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()
+            begun = time.monotonic()
             try:
                 yield self._send
                 self._await_delivered()
-            except SystemError as lost:
-                # The client calls back for delivery reports while a fatal error, such as a fence, is raised, and Python
-                # loses it. Aborting raises it again. Never commit here: records may be missing.
-                self._producer.abort_transaction(_COMMIT_SECONDS)
-                raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from lost
-            # Flushes first, and fails if any single record was not acknowledged.
-            self._producer.commit_transaction(_COMMIT_SECONDS)
+                # Flushes first, and fails if any single record was not acknowledged.
+                self._producer.commit_transaction(_COMMIT_SECONDS)
+            except (SystemError, KafkaException) as error:
+                self._raise_cause(error, time.monotonic() - begun)
+
+    def _raise_cause(self, error: SystemError | KafkaException, seconds: float) -> NoReturn:
+        """Raise what has ended a transaction after so many seconds, where the client has only told that it is over.
+
+        Never commit after it: records may be missing.
+        """
+        code = None if isinstance(error, SystemError) else error.args[0].code()
+        if code in {None, KafkaError._FATAL}:  # noqa: SLF001 - a public constant
+            # Fatal, such as a fence. Python loses such an error when it comes while the client calls back for delivery
+            # reports, and to send names none. Aborting raises it again, at once.
+            self._producer.abort_transaction(_COMMIT_SECONDS)
+            raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from error
+        if code == KafkaError._STATE:  # noqa: SLF001 - the same
+            # A record was not delivered while others were sent.
+            self._await_delivered()
+        if seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
+            # Records wait in the client for no longer than a transaction may be open, so it may give up first.
+            raise TransactionEnded(
+                f"write as {self.transactional_id}: {error.args[0].str()}; the transaction was open for more than "
+                f"{self._timeout_seconds} s"
+            ) from error
+        raise error
 
     def _await_delivered(self) -> None:
         """Wait until the records are delivered, or one is too large: those behind it would wait for their time-out."""
         deadline = time.monotonic() + _COMMIT_SECONDS
-        while self._producer.flush(_FLUSH_SECONDS) and time.monotonic() < deadline:
+        while True:
+            waiting = self._producer.flush(_FLUSH_SECONDS)
             if self._too_large:
                 raise KafkaException(self._too_large[0])
+            if not waiting or time.monotonic() > deadline:
+                return
 
     def _send(self, records: Iterable[OutputRecord]) -> int:
         produce, poll = self._producer.produce, self._producer.poll

@@ -43,7 +43,7 @@ from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStar
 from spark_jobs.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
 from spark_jobs.source_topic import find_source, require_same, resume
 from spark_jobs.steps import Step, StepObserver, Stopwatch
-from spark_jobs.topics import Topics
+from spark_jobs.topics import Topics, TransactionEnded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -155,7 +155,7 @@ class StreamAttempt:
         if not isinstance(failure, Fenced):
             return failure
         seconds = self._job.settings.transaction_timeout_seconds
-        outage = Unavailable(
+        outage = TransactionEnded(
             f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger no other instance has "
             f"claimed; the stream starts again. If this comes back, the transaction was open for more than {seconds} s: "
             "raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"

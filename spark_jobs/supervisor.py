@@ -28,7 +28,7 @@ from contracts.reconciliation import ReconciliationRequest
 from spark_jobs.batch_limits import BatchLimits
 from spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
 from spark_jobs.control import RegistryControl, StreamPaused
-from spark_jobs.halving import reason_to_halve, stopped_by_record
+from spark_jobs.halving import may_blame_record, reason_to_halve, stopped_by_record
 from spark_jobs.reconciler import Reconciler
 from spark_jobs.shadow_source import RegistryShadows
 from spark_jobs.stream import Job, StreamAttempt
@@ -102,7 +102,7 @@ class StreamThread(InheritableThread):
     def _named(self, error: BaseException, attempt: StreamAttempt) -> BaseException:
         """Return the error to go on with: one that names the record, where a batch of one offset has failed."""
         reason, failed = self._reason_to_halve(error), attempt.failed
-        if failed is None or reason is None:
+        if failed is None or reason is None or not may_blame_record(error):
             return error
         log.error("record_failed", stream=self.contract_id, error=_brief(error))
         return stopped_by_record(self.contract_id, attempt.topic, failed, reason)

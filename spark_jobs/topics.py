@@ -30,7 +30,7 @@ log = structlog.get_logger()
 _TIMEOUT_SECONDS = 15.0
 _POLL_SECONDS = 0.05
 _RETENTION = ("retention.ms", "retention.bytes")
-_FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
+FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
 
 _SETTLING = (
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -40,6 +40,13 @@ _SETTLING = (
 )
 """What a broker says of a partition that was just made, or has just moved."""
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
+
+
+class TransactionEnded(Unavailable):
+    """A transaction of this stream is over without a commit, and no other instance has claimed its ledger.
+
+    The broker has ended it, or it was open for longer than its time-out.
+    """
 
 
 class TooLarge(StreamStopped):
@@ -56,7 +63,7 @@ def kafka_errors(doing: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         cause = error.args[0]
-        if isinstance(cause, KafkaError) and cause.code() in _FENCED:
+        if isinstance(cause, KafkaError) and cause.code() in FENCED:
             raise Fenced(f"{doing}: another instance of this stream has taken over") from error
         if isinstance(cause, KafkaError) and cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             raise TooLarge(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from contracts.counts import RuleKey
-from contracts.errors import Fenced, Unavailable
+from contracts.errors import Fenced
 from contracts.ledger import BatchRefusal, Ledger, Position, Settled, Vector
 from contracts.plan import EnforcementPlan
 from contracts.positions import Positions
@@ -209,16 +209,8 @@ class KafkaSink:
             since=self._end,
             timeout_seconds=self._settings.transaction_timeout_seconds,
         )
-        try:
-            with batch.watch(Step.SLOT), worker_errors():
-                tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
-        except Fenced as error:
-            # A task of an earlier instance takes its slot over before it learns that the ledger is ours: it ends, and we go on.
-            if not self.is_held():
-                raise
-            raise Unavailable(
-                "a task of an earlier instance has taken a slot over, and will do no more"
-            ) from error
+        with batch.watch(Step.SLOT), worker_errors():
+            tasks = len(accepted.packed.mapInArrow(write_packed(target), WRITTEN_DDL).collect())
         self._turns = (target.turn,) * tasks + turns[tasks:]
         self._end = self._topics.latest(self._accepted.name)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import Event
 
 import httpx
 import pytest
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from contracts.control import EventKind, StreamEvent
 from contracts.errors import Fenced, Unavailable
 from contracts.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.jars import Jars
-from spark_jobs.outputs import TransactionalProducer, read_committed
+from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.steps import Step, ignore_steps
 from spark_jobs.stream import Job
 from spark_jobs.supervisor import StreamThread
@@ -31,13 +32,13 @@ MANY = 80_000
 """Refused records of one batch: their transaction is open long enough for a test to stop the job in it."""
 
 
-def fence_once(line: Line) -> Callable[[str, Step], None]:
-    """Return an observer that initialises the job's own transactional.id before the first batch is written."""
-    done: list[Step] = []
+def fence_first(line: Line, attempts: int = 1) -> Callable[[str, Step], None]:
+    """Return an observer that initialises the job's own transactional.id in so many attempts, before their first batch is written."""
+    done: set[int] = set()
 
     def fence(_stream: str, step: Step) -> None:
-        if step is Step.JUDGE and not done:
-            done.append(step)
+        if step is Step.JUDGE and len(done) < attempts and line.ledger().epoch not in done:
+            done.add(line.ledger().epoch)
             TransactionalProducer(line.settings.kafka, f"tidegate/{line.ledger().name}/0").fence()
 
     return fence
@@ -48,7 +49,7 @@ def test_a_fence_without_a_claim_is_an_outage(make_line: Callable[..., Line], si
     line = make_line(sink=sink)
     line.produce(row(0), row(1, 999))
     with pytest.raises(Unavailable, match="TIDEGATE_TRANSACTION_TIMEOUT_SECONDS"):
-        line.enforce(fence_once(line))
+        line.enforce(fence_first(line))
     line.enforce()
     require_exactly_once(line)
 
@@ -60,9 +61,25 @@ def test_a_stream_goes_on_after_it(
     line = make_line(sink=sink, restart_backoff_seconds=0.1)
     publish(line.document())
     line.produce(row(0), row(1, 999))
-    with running(spark, line, registry.url, fence_once(line)) as stream:
+    with running(spark, line, registry.url, fence_first(line)) as stream:
         eventually(lambda: len(line.reports) > 0)
         assert stream.failure is None
+    require_exactly_once(line)
+
+
+def test_a_batch_whose_transaction_has_ended_is_halved_until_it_has_one_record(
+    line: Line, spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """A transaction that is open for too long because its batch is large would be too long again."""
+    line.settings = line.settings.model_copy(update={"restart_backoff_seconds": 0.1})
+    publish(line.document())
+    line.produce(*(row(n, 999) for n in range(8)))
+    with capture_logs() as logs, running(spark, line, registry.url, fence_first(line, attempts=4)) as stream:
+        eventually(lambda: sum(line.reports[-1].end.values()) == 8 if line.reports else False)
+        assert stream.failure is None
+    assert [each["offsets"] for each in logs if each["event"] == "batch_halved"] == [8, 4, 2]
+    # A record is never to blame for it: of one that is alone in its batch it is an outage.
+    assert sum(each["event"] == "stream_restarting" for each in logs) == 1
     require_exactly_once(line)
 
 
@@ -87,6 +104,30 @@ def test_the_gateway_is_told_of_an_instance_that_was_overtaken(
         eventually(lambda: not stream.is_alive())
     assert isinstance(stream.failure, Fenced)
     assert told == [EventKind.STARTED, EventKind.OVERTAKEN]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("more", [0, 1, 10_000])
+def test_the_client_tells_of_a_transaction_that_expires_while_it_is_written(
+    line: Line, make_topic: Callable[..., str], more: int
+) -> None:
+    """The broker aborts it between two records: the client refuses those that come then, or fails to commit."""
+    kafka, topic = line.settings.kafka, make_topic("expired")
+    producer = TransactionalProducer(kafka, f"expired/{topic}", timeout_seconds=1)
+    producer.fence()
+
+    def records() -> Iterator[OutputRecord]:
+        yield topic, b"first", None, 0, 1, []
+        while sum(Topics(kafka).latest(topic).values()) == 0:
+            Event().wait(0.05)
+        # Returns when the transaction is over: a reader of committed records waits for that.
+        assert list(read_committed(kafka, topic, {}, Topics(kafka).latest(topic))) == []
+        for _ in range(more):
+            Event().wait(0.001)
+            yield topic, b"late", None, 0, 1, []
+
+    with pytest.raises(Fenced):
+        producer.write(records())
 
 
 def has_uncommitted(line: Line, output: str) -> bool:
@@ -118,8 +159,8 @@ def test_a_job_that_sleeps_in_its_transaction_wakes_up_and_goes_on(
         committed = list(read_committed(kafka, output, {}, Topics(kafka).latest(output)))
         assert committed == []
         os.kill(job.process.pid, signal.SIGCONT)
-        job.await_event("stream_restarting")
-        job.await_event("batch_published")
+        job.await_event("batch_halved")
+        job.await_event("batch_published", lag=0)
         assert job.stop(signal.SIGTERM) == 0
     finally:
         job.end()

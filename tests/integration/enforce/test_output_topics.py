@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from threading import Event
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry
@@ -15,7 +16,7 @@ from contracts.errors import StreamStopped
 from contracts.kafka_connection import KafkaConnection
 from contracts.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.broker import Broker
-from spark_jobs.outputs import TransactionalProducer, read_committed
+from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
 from spark_jobs.topics import Topic, Topics
 from tests.integration.enforce.line import Line, row
 
@@ -187,16 +188,24 @@ def test_a_job_does_not_begin_on_a_topic_that_would_lose_its_records(
     assert len(line.quarantined()) == 1
 
 
+@pytest.mark.parametrize("more", [0, 10_000])
 def test_a_record_that_an_output_does_not_take_stops_the_stream_and_says_which_limit(
-    broker: Broker, make_topic: MakeTopic
+    broker: Broker, make_topic: MakeTopic, more: int
 ) -> None:
     """Nothing of its transaction is there; a person has to raise the limit."""
     name = make_topic("small", max_message_bytes="100000")
     producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)
     producer.fence()
-    records = [(name, os.urandom(size), None, 0, 1, []) for size in (10, 200_000)]
-    with pytest.raises(StreamStopped, match=f"ProduceRequest for {name} .*a larger max.message.bytes"):
-        producer.write(records)
+
+    def records() -> Iterator[OutputRecord]:
+        for size in (10, 200_000):
+            yield name, os.urandom(size), None, 0, 1, []
+        for _ in range(more):  # slow enough that the broker's answer comes while they are sent
+            Event().wait(0.001)
+            yield name, b"", None, 0, 1, []
+
+    with pytest.raises(StreamStopped, match=f"{name}.*a larger max.message.bytes"):
+        producer.write(records())
     producer = TransactionalProducer(KafkaConnection(broker.bootstrap), name)
     producer.fence()
     assert (

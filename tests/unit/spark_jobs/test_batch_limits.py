@@ -6,11 +6,12 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
 from contracts.ledger import Vector, span
 from spark_jobs.batch_limits import BatchLimits
-from spark_jobs.halving import reason_to_halve, stopped_by_record
-from spark_jobs.topics import TooLarge
+from spark_jobs.halving import may_blame_record, reason_to_halve, stopped_by_record
+from spark_jobs.judge import worker_errors
+from spark_jobs.topics import TooLarge, TransactionEnded
 
 MIB = 1024 * 1024
 
@@ -99,6 +100,7 @@ def crash(text: str) -> PythonException:
     [
         MemoryError(),
         TooLarge("write as t: Broker: Message size too large"),
+        TransactionEnded("s.t: the broker has ended a transaction"),
         crash("ValueError at /x/contracts/judging.py:1 judge"),
         crash("MemoryError at /x/contracts/judging.py:1 judge"),
         crash("pyarrow.lib.ArrowInvalid at /x.py:1 f"),
@@ -129,6 +131,19 @@ def test_what_a_smaller_batch_may_not_meet(error: BaseException) -> None:
 )
 def test_an_outage_and_a_mistake_are_not_halved(error: BaseException) -> None:
     assert reason_to_halve(error) is None
+
+
+@pytest.mark.parametrize("kind", [TooLarge, TransactionEnded])
+def test_what_a_task_that_writes_has_met_is_halved_too(kind: type[TidegateError]) -> None:
+    told = f"Traceback:\n  File x\n{kind.__module__}.{kind.__name__}: write as t: no more\n"
+    with pytest.raises(kind, match=r"^write as t: no more$") as met, worker_errors():
+        raise PythonException(told)
+    assert reason_to_halve(met.value)
+
+
+def test_an_ended_transaction_is_no_fault_of_a_record() -> None:
+    assert may_blame_record(TooLarge("write as t: Broker: Message size too large"))
+    assert not may_blame_record(TransactionEnded("s.t: the broker has ended a transaction"))
 
 
 def test_what_stops_the_stream_names_the_record_and_what_to_do() -> None:
