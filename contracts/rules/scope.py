@@ -60,10 +60,12 @@ class Scope:
 
 def undeclared(pointer: str, fields: SchemaFields) -> str:
     """Write the message about a pointer that the schema does not declare, with the nearest one that it does."""
-    through_array = any(token == EACH or token.isdigit() for token in tokens(pointer))
-    near = _nearby(pointer, fields)  # also below the members of a map, whose names no schema lists
-    if not near and not through_array:
-        near = suggestion(pointer, fields)
+    path = tokens(pointer)
+    near = _nearby(pointer, fields)
+    through_array = any(token == EACH or token.isdigit() for token in path)
+    # A field that is missed at the top may stand elsewhere. Below arrays and maps no schema lists the members.
+    if not through_array and (not near or fields.find(join(path[:1])) is None):
+        near = suggestion(pointer, fields) or near
     return f"the schema declares no field `{pointer}`{near}"
 
 
