@@ -16,7 +16,7 @@ from contracts.verdict import Disposition, Verdict
 from contracts.writers import WriterSchema, WriterSchemas
 
 PAGE = (Path(__file__).parents[4] / "docs" / "verdicts.md").read_text(encoding="utf-8")
-RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`\n")[0])
+RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`")[0])
 
 
 def rows(heading: str) -> list[list[str]]:
