@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from contracts.compatibility.declarations import compare_declarations
 from contracts.compatibility.expectations import compare_expectations
 from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
 from contracts.compatibility.judging import Judge
-from contracts.compatibility.levels import directions_of, is_transitive
+from contracts.compatibility.levels import directions_of
 from contracts.compatibility.rules import compare_rules
 from contracts.compatibility.schemas import altered_fields, compare_schemas
 from contracts.compatibility.tables import compare_columns
@@ -57,21 +57,6 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
         tuple(sorted(affected)),
         tuple(sorted({each.id for each in consumers} - affected)),
     )
-
-
-def compare_all(
-    versions: Sequence[DataContract], candidate: DataContract, *, level: Compatibility | None = None
-) -> tuple[Comparison, ...]:
-    """Compare a candidate with the versions that its level looks at: the newest, or with a transitive level every one.
-
-    `versions` are the earlier versions, the newest first; the answers stand in the same order. Without versions there
-    is nothing to break. `level` is by default what the newest version promises.
-    """
-    if not versions:
-        return ()
-    level = versions[0].compatibility if level is None else level
-    asked = versions if is_transitive(level) else versions[:1]
-    return tuple(compare(version, candidate, level=level) for version in asked)
 
 
 def _changes(base: Judge, candidate: Judge) -> Iterator[Change]:

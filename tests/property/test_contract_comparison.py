@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.compare import compare, compare_all
+from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Direction, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.errors import ContractError
@@ -181,14 +181,3 @@ def test_an_identical_contract_gives_no_finding(made: list[DataContract]) -> Non
     again = DataContract.model_validate(made[0].model_dump(by_alias=True, exclude_unset=True))
     for level in Compatibility:
         assert compare(made[0], again, level=level).findings == ()
-
-
-@settings(max_examples=40, deadline=None)
-@given(contracts(count=4))
-def test_a_transitive_level_is_the_plain_one_with_each_version(made: list[DataContract]) -> None:
-    *versions, candidate = made
-    if compiled(*made) is None:
-        return
-    every = compare_all(versions, candidate, level=Compatibility.BACKWARD_TRANSITIVE)
-    assert every == tuple(compare(each, candidate, level=Compatibility.BACKWARD) for each in versions)
-    assert compare_all(versions, candidate, level=Compatibility.BACKWARD) == every[:1]

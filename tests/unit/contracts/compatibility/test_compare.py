@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare, compare_all
+from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
 from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.versions import suggested_version
@@ -232,24 +232,6 @@ def test_breaking_findings_stand_first_and_the_rest_in_the_order_of_the_document
     assert comparison == compare(make_contract(*rules), make_contract(*tighter, topic="other"))
     ranks = [list(FindingSeverity).index(each.severity) for each in comparison.findings]
     assert ranks == sorted(ranks)
-
-
-def test_transitive_levels_look_at_every_version(make_contract: Any) -> None:
-    versions = [
-        make_contract({**RANGE, "maximum": maximum}, version=version)
-        for version, maximum in (("1.2.0", 120), ("1.1.0", 130), ("1.0.0", 120))
-    ]
-    candidate = make_contract({**RANGE, "maximum": 125}, version="1.3.0")
-    latest = compare_all(versions, candidate, level=Compatibility.BACKWARD)
-    assert [each.against for each in latest] == ["1.2.0"]
-    assert all(each.is_compatible for each in latest)
-    every = compare_all(versions, candidate, level=Compatibility.BACKWARD_TRANSITIVE)
-    assert [(each.against, each.is_compatible) for each in every] == [
-        ("1.2.0", True),
-        ("1.1.0", False),
-        ("1.0.0", True),
-    ]
-    assert compare_all([], candidate) == ()
 
 
 @pytest.mark.parametrize(
