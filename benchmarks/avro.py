@@ -90,7 +90,7 @@ def measure(records: int, rounds: int) -> list[Figure]:
 
 
 def avro_contract(framing: str) -> DataContract:
-    """Give the admissions contract with its structure in Avro; dates are dates and the charge is a decimal there."""
+    """Return the admissions contract with its structure in Avro; dates are dates and the charge is a decimal there."""
     return contract().model_copy(
         update={"framing": framing, "schema_": AvroSchema(type="avro", definition=SCHEMA)}
     )
@@ -137,7 +137,7 @@ SCHEMA: Final[dict[str, Any]] = {
 
 
 def _is_whole(document: bytes) -> bool:
-    """Whether a document can be said in Avro: some of the demo's refused ones cannot."""
+    """Return whether a document can be said in Avro: some of the demo's refused ones cannot."""
     try:
         return bool(_encoded(fastavro.parse_schema(SCHEMA), _record(document)))
     except Exception:  # noqa: BLE001 - whatever it is, Avro has no such value

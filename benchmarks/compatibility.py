@@ -65,7 +65,7 @@ def measure(*, smoke: bool, each: bool = False) -> list[Figure]:
 
 
 def timed(run: Callable[[], object], rounds: int) -> float:
-    """Give the median milliseconds of some runs; the first run, which warms caches of patterns, counts too."""
+    """Return the median milliseconds of some runs; the first run, which warms caches of patterns, counts too."""
     taken = []
     for _ in range(rounds):
         start = time.perf_counter()
@@ -118,7 +118,7 @@ def schema(fields: int) -> Schema:
 
 
 def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
-    """Give the typical changes of a schema, each with the outcome that a backward comparison must have.
+    """Return the typical changes of a schema, each with the outcome that a backward comparison must have.
 
     They are about the ten fields from `first` on, a multiple of ten.
     """
@@ -189,7 +189,7 @@ def changed(old: Schema, first: int = 0) -> dict[str, tuple[Schema, Outcome]]:
 
 
 def defined(old: Schema, name: str, more: Schema) -> Schema:
-    """Give the schema with a definition that asks for more."""
+    """Return the schema with a definition that asks for more."""
     return {**old, "$defs": {**old["$defs"], name: {**old["$defs"][name], **more}}}
 
 

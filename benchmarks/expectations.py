@@ -93,7 +93,7 @@ def kafka_rows(records: int) -> pa.Table:
 
 
 def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | None, ...]:
-    """Judge and write a batch as the job does; gives what the expectations found."""
+    """Judge and write a batch as the job does; returns what the expectations found."""
     source = pa.struct(
         [
             ("topic", pa.string()),

@@ -99,7 +99,7 @@ class Runs:
             assert self._spark.table(table).count() == self._records
 
     def _enforce(self, sink: str, governing: DataContract) -> int:
-        """Enforce the whole topic; gives how many records were refused."""
+        """Enforce the whole topic; returns how many records were refused."""
         self._count += 1
         settings = self._settings.model_copy(update={"sink": sink, "available_now": True})
         # A new contract id has a ledger of its own, and so begins at the first record.
@@ -132,7 +132,7 @@ class FixedContract:
         self._plan = plan
 
     def current(self) -> EnforcementPlan:
-        """Give the plan."""
+        """Return the plan."""
         return self._plan
 
 

@@ -58,7 +58,7 @@ def resident_sizes(plan: EnforcementPlan, records: int) -> Iterator[tuple[int, i
 
 
 def _numbered(batch: pa.Array, number: int) -> pa.Array:
-    """Give the records with other identifiers in each batch."""
+    """Return the records with other identifiers in each batch."""
     return pc.replace_substring(batch, b'"A000', f'"A{number % 1000:03d}'.encode())
 
 

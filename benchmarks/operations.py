@@ -160,7 +160,7 @@ def main() -> None:
 
 
 def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> list[float]:
-    """Give the seconds from produce to published of each record that was produced in the measured time."""
+    """Return the seconds from produce to published of each record that was produced in the measured time."""
     with line.job() as job:
         wait_until(lambda: bool(job.published) and job.records > len(feed.sent) - RATE)
         time.sleep(warm)
@@ -179,7 +179,7 @@ def measure_latency(line: Line, feed: Feed, warm: float, measured: float) -> lis
 
 
 def measure_restart(line: Line) -> float:
-    """Give the seconds from the end of a killed job to the first batch of the next."""
+    """Return the seconds from the end of a killed job to the first batch of the next."""
     with line.job() as job:
         wait_until(lambda: bool(job.published))
         job.process.send_signal(signal.SIGKILL)
@@ -200,7 +200,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
-    """Serve a registry; gives its address."""
+    """Serve a registry; returns its address."""
     command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
     command += ["--database-url", f"sqlite:///{folder}/registry.db"]
     with (folder / "registry.log").open("w") as log:

@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def measure(spark: SparkSession, settings: JobSettings, records: int, rounds: int) -> tuple[float, float]:
-    """Give the seconds of a batch of so many records by the protocol, and plainly."""
+    """Return the seconds of a batch of so many records by the protocol, and plainly."""
     exact = Stream(spark, settings, f"protocol{records}")
     plain = Stream(spark, settings, f"plain{records}")
     cases: dict[str, Callable[[], object]] = {

@@ -108,7 +108,7 @@ def fill(factory: Factory, versions: int, subjects: int) -> None:
 
 
 def registrations(url: str, versions: int) -> tuple[float, float]:
-    """Give the median seconds of the first registration under a subject, and of one under the filled one, in turns."""
+    """Return the median seconds of the first registration under a subject, and of one under the filled one, in turns."""
     firsts, lasts = [], []
     for more in range(1, 16):
         firsts.append(timed_registration(url, f"first-{more}", versions + more, 1))
@@ -169,7 +169,7 @@ def requests_a_second(url: str, body: bytes, seconds: int) -> tuple[float, float
 
 
 def wrk(url: str, seconds: int) -> float:
-    """Give the requests that are answered in a second."""
+    """Return the requests that are answered in a second."""
     program = shutil.which("wrk")
     assert program, "this benchmark asks with wrk; install it (Debian: apt-get install wrk)"
     done = subprocess.run(

@@ -2,7 +2,7 @@
 
 The records are the demo's admissions. Every rule holds for nearly all of them, so that what is measured is asking; half
 of them refused, by a rule or by the schema, is a case of its own. Reasons are what the driver writes of each refused
-record: its verdict with all evidence and its headers, by the slots that it is known to have failed, or judged anew.
+record: its verdict with all evidence and its headers, by the slots that it is known to have failed, or judged again.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ HALF: Final = {"kind": "range", "field": "/length_of_stay", "minimum": 5}
 
 
 def varied(number: int) -> list[dict[str, Any]]:
-    """Give the ten rules with constants of their own."""
+    """Return the ten rules with constants of their own."""
     return [
         {
             name: value + number if name in {"maximum", "exclusive_maximum"} else value
@@ -150,7 +150,7 @@ _MISFITS: Final = (
 
 
 def _explaining(plan: EnforcementPlan, documents: list[bytes], *, by_slots: bool) -> Callable[[], object]:
-    """Say why of as many refused records, with their headers."""
+    """Return why of as many refused records, with their headers."""
     values = pa.array(documents, pa.binary())
     judged = plan.judge(values)
     is_refused = pc.greater(judged.field("disposition"), int(Disposition.ALERTED))

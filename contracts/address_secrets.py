@@ -23,7 +23,7 @@ _PARAMETER: Final = re.compile(
 
 
 def holds_secret(address: str) -> bool:
-    """Whether an address has a password, a token as its user, or a parameter whose name says that it is secret."""
+    """Return whether an address has a password, a token as its user, or a parameter whose name says that it is secret."""
     scheme, separator, rest = address.partition("://")
     if not scheme or not separator:
         return False

@@ -91,11 +91,11 @@ class TypedColumn:
         return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
 
     def convert(self, records: list[Any]) -> tuple[pa.Array, list[int]]:
-        """Give the column of some records, and the positions of those whose value it cannot hold (null there)."""
+        """Return the column of some records, and the positions of those whose value it cannot hold (null there)."""
         return self.convert_values(self._read(records))
 
     def convert_values(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
-        """Give the column of some values, and the positions of those that it cannot hold (null there)."""
+        """Return the column of some values, and the positions of those that it cannot hold (null there)."""
         if self.kind.bulk is not None:
             try:
                 array = self.kind.bulk(values, self.kind.arrow_type)
@@ -113,7 +113,7 @@ class TypedColumn:
         return pa.array(converted, self.kind.arrow_type), refused
 
     def holds(self, record: Any) -> bool:
-        """Whether the column can hold the value of a record."""
+        """Return whether the column can hold the value of a record."""
         value = read(record, self.path)
         return value is None or self.kind.takes_all or self.kind.convert(value) is not None
 
@@ -150,7 +150,7 @@ class TableRows:
             self._convert()
 
     def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Give the columns of all records added, and the positions of those that some column cannot hold."""
+        """Return the columns of all records added, and the positions of those that some column cannot hold."""
         self._convert()
         return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
 
@@ -222,7 +222,7 @@ def _declared(
 
 
 def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
-    """Say why a column cannot hold what a mask leaves of its field: the place in the column, and the reason."""
+    """Return why a column cannot hold what a mask leaves of its field: the place in the column, and the reason."""
     over = masks.over(path)
     if over is None:
         return None
@@ -244,7 +244,7 @@ def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | 
 
 
 def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
-    """Give what a column of a field holds under the contract's masks."""
+    """Return what a column of a field holds under the contract's masks."""
     match masks.over(path):
         case (Mask.HASH, _):
             return Kind(pa.string(), masks.token, to.bulk_each(masks.token), takes_all=True)
@@ -262,7 +262,7 @@ def _is_hashed(masks: Masks, path: Path) -> bool:
 
 
 def _array_in(pointer: str, fields: SchemaFields) -> str | None:
-    """Give the array of which a pointer takes every element; None when it takes one value."""
+    """Return the array of which a pointer takes every element; None when it takes one value."""
     path = tokens(pointer)
     arrays = (join(path[:index]) for index, name in enumerate(path) if name == "*")
     return next((array for array in arrays if "array" in (fields.find(array) or FieldType()).types), None)

@@ -39,7 +39,7 @@ class Range(BaseModel):
     end: Offsets
 
     def overlaps(self, start: Offsets, end: Offsets) -> bool:
-        """Whether a record between these vectors lies in the range."""
+        """Return whether a record between these vectors lies in the range."""
         return any(
             max(self.start.get(partition, 0), start.get(partition, 0)) < min(last, end[partition])
             for partition, last in self.end.items()
@@ -106,7 +106,7 @@ class Trip(BaseModel):
 
 
 class StreamControl(BaseModel):
-    """What holds for one stream. `revision` counts its changes: 0 means that nobody ever changed anything.
+    """What holds for one stream. `revision` counts its changes: 0 means that no one ever changed anything.
 
     `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
     `accepted` is not stopped by the error budget: its records go where the contract sends them.
@@ -138,21 +138,21 @@ class StreamControl(BaseModel):
         return self.state is StreamState.PAUSED
 
     def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
-        """Give what holds after somebody has paused the stream."""
+        """Return what holds after somebody has paused the stream."""
         return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
 
     def resumed(self, by: str, at: datetime, *, accept: bool) -> StreamControl:
-        """Give what holds after somebody has let the stream go on; with `accept` over the batch that tripped."""
+        """Return what holds after somebody has let the stream go on; with `accept` over the batch that tripped."""
         accepted = self.trip.range if accept and self.trip is not None else self.accepted
         return self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
 
     def tripped(self, trip: Trip, by: str, at: datetime) -> StreamControl:
-        """Give what holds after an error budget was spent: a pause, if the budget asks for one."""
+        """Return what holds after an error budget was spent: a pause, if the budget asks for one."""
         state = StreamState.PAUSED if trip.action == "pause" else self.state
         return self._changed(state=state, reason=trip.sentence, by=by, at=at, trip=trip)
 
     def shadowed(self, version: str | None) -> StreamControl:
-        """Give what holds after a version was declared the shadow, or none; why the stream is paused stays."""
+        """Return what holds after a version was declared the shadow, or none; why the stream is paused stays."""
         return self._changed(shadow=version)
 
     def set_aside_within(self, start: Offsets, end: Offsets) -> frozenset[tuple[int, int]]:

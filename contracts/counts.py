@@ -32,7 +32,7 @@ class RuleCount(BaseModel):
 
 
 def rule_counts(counts: Counter[RuleKey]) -> tuple[RuleCount, ...]:
-    """Give the counts as they are reported, most frequent first."""
+    """Return the counts as they are reported, most frequent first."""
     return tuple(
         RuleCount(stage=stage, code=code, severity=severity, records=records)
         for (stage, code, severity), records in sorted(counts.items(), key=lambda item: (-item[1], item[0]))

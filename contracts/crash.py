@@ -30,7 +30,7 @@ def described(error: BaseException) -> str:
 
 
 def chain_of(error: BaseException) -> Iterator[BaseException]:
-    """Give an error, what caused it, and so on."""
+    """Yield an error, what caused it, and so on."""
     seen: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in seen:

@@ -137,7 +137,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _fits(part: type[BaseModel], value: Any) -> bool:
-    """Whether a mapping has the fixed words (`kind`, `type`) that tell the models of a union apart."""
+    """Return whether a mapping has the fixed words (`kind`, `type`) that tell the models of a union apart."""
     fixed = {
         name: get_args(field.annotation)
         for name, field in part.model_fields.items()
@@ -222,7 +222,7 @@ def _described(value: Any) -> str:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    """Say what is wrong with a value of the right type, as the rest of a sentence about it."""
+    """Return what is wrong with a value of the right type, as the rest of a sentence about it."""
     match detail["type"]:
         case "literal_error" | "enum":
             return _choice(detail)

@@ -308,7 +308,7 @@ def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[st
 def _with_set_values(
     value: dict[str, Any], document: Source, read_file: ReadSchema | None
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Put the values that files give into the reference sets that name them; gives what is wrong with files too."""
+    """Put the values that files give into the reference sets that name them; returns what is wrong with files too."""
     sets = value.get("reference_sets")
     named = {
         name: part

@@ -279,7 +279,7 @@ def _is_decimal(text: str) -> bool:
 
 
 def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
-    """Give the headers of a message of the Kafka client, in order. To be called once for a message.
+    """Return the headers of a message of the Kafka client, in order. To be called once for a message.
 
     None when a name among them is not UTF-8: no record that we have written has such a header.
     """

@@ -77,7 +77,7 @@ def join(parts: tuple[str, ...]) -> str:
 
 
 def suggestion(pointer: str, fields: SchemaFields) -> str:
-    """Give the end of a message: the declared field with the nearest name."""
+    """Return the end of a message: the declared field with the nearest name."""
     declared = fields.pointers()
     near = get_close_matches(pointer, declared, n=1, cutoff=0.6)
     if not near:

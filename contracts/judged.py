@@ -15,7 +15,7 @@ VERDICT_TYPE = pa.struct(
 
 
 def packed(verdicts: pa.StructArray) -> pa.Array:
-    """Give verdicts as one array of binary, null where nothing failed: what most records cross to the JVM with is nothing.
+    """Return verdicts as one array of binary, null where nothing failed: what most records cross to the JVM with is nothing.
 
     The first byte is the disposition, `failed` comes after it.
     """
@@ -39,7 +39,7 @@ class Verdicts:
         return len(self._dispositions)
 
     def add(self, index: int, bits: int, least: Disposition = Disposition.ACCEPTED) -> Disposition:
-        """Add failed slots to the verdict of a record, whose disposition is `least` at least; gives it as it is then."""
+        """Add failed slots to the verdict of a record, whose disposition is `least` at least; returns it as it is then."""
         bits |= self._failed.get(index, 0)
         self._failed[index] = bits
         disposition = self._of_bits.get(bits)
@@ -52,15 +52,15 @@ class Verdicts:
         return disposition
 
     def is_written(self, index: int) -> bool:
-        """Whether a record is not kept from the sink."""
+        """Return whether a record is not kept from the sink."""
         return self._dispositions[index] <= int(Disposition.ALERTED)
 
     def not_written(self) -> pa.Array:
-        """Say of each record whether it is kept from the sink."""
+        """Return for each record whether it is kept from the sink."""
         return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
 
     def array(self) -> pa.StructArray:
-        """Give VERDICT_TYPE."""
+        """Return VERDICT_TYPE."""
         places = sorted(self._failed)
         failed = (self._failed[place] for place in places)
         values = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in failed]

@@ -132,7 +132,7 @@ class Judging:
             yield next(left) if verdict is None else verdict
 
     def _known(self, bits: int) -> Verdict | None:
-        """Give the verdict of every record that failed these slots; None where that depends on the record."""
+        """Return the verdict of every record that failed these slots; None where that depends on the record."""
         if bits not in self._verdicts:
             rules = bits >> len(STAGES)
             violations = self.rules.always(rules) if bits == rules << len(STAGES) else None
@@ -155,7 +155,7 @@ class Judging:
         typed: bool,
         keys: pa.Array | None,
     ) -> Iterator[Verdict]:
-        """Give the verdict of each record; `slots` are the bit sets of the failed ones, None where they are not known."""
+        """Yield the verdict of each record; `slots` are the bit sets of the failed ones, None where they are not known."""
         at = self._setting(moments, len(values))
         framed = self.frames.open(values, headers)
         for index, (decoded, bits) in enumerate(zip(self.payload_format.decode(framed), slots, strict=True)):
@@ -174,12 +174,12 @@ class Judging:
             yield Verdict(disposition, violations)
 
     def _least(self, unfit: Sequence[Unfit]) -> Disposition:
-        """Say what becomes at least of a record that would only alert: one without a primary key cannot be written."""
+        """Return what becomes at least of a record that would only alert: one without a primary key cannot be written."""
         is_kept_out = self.refusal.is_written and any(each.is_of_key for each in unfit)
         return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
 
     def _unfit(self, value: pa.Array, key: pa.Array, record: Any) -> list[Unfit]:
-        """Say what a table cannot hold of one record, given with its value and key, arrays of one."""
+        """Return what a table cannot hold of one record, given with its value and key, arrays of one."""
         rows = TableRows(self.columns)
         rows.add(record)
         arrays = with_keys(self.limits, self.columns, rows.finish()[0], value, key)
@@ -196,7 +196,7 @@ class Judging:
         return None if clock is None else clock.setting(moments or Moments(), self.now, length)
 
     def _unsound(self, framed: Framed, at: SetClock | None, verdicts: Verdicts) -> Iterator[tuple[int, Any]]:
-        """Give all records but those of which the verdict is known, with their index, the clock set to each."""
+        """Yield all records but those of which the verdict is known, with their index, the clock set to each."""
         if self.acceptance is None:
             yield from (
                 self.payload_format.unsound(framed, self.rules) if at is None else self._timed(framed, at)
@@ -256,7 +256,7 @@ class Judging:
         return rows.finish()
 
     def _bits(self, record: Any, framed: Framed, index: int) -> int:
-        """Give the bit set of failed slots of a record, or of the Violation that stands for one."""
+        """Return the bit set of failed slots of a record, or of the Violation that stands for one."""
         if type(record) is Violation:
             violation = self._undecoded(record, framed, index)
             return _STAGE_BITS[violation.stage] if violation else 0
@@ -267,7 +267,7 @@ class Judging:
     def _evidence(
         self, record: Any, framed: Framed, index: int, bits: int | None
     ) -> tuple[Any, tuple[Violation, ...]]:
-        """Say of what was decoded: the record, and its violations of every stage but column; `bits` as in `_explain`."""
+        """Return for what was decoded: the record, and its violations of every stage but column; `bits` as in `_explain`."""
         if type(record) is Violation:
             violation = self._undecoded(record, framed, index)
             return _EMPTY_RECORD, () if violation is None else (violation,)
@@ -278,7 +278,7 @@ class Judging:
         return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
 
     def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
-        """Say what a value is that gave no record; None for a tombstone that the contract lets pass."""
+        """Return what a value is that gave no record; None for a tombstone that the contract lets pass."""
         if violation is not NO_PAYLOAD:
             return violation
         if (refusal := framed.refusals.get(index)) is not None:

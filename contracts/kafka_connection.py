@@ -103,7 +103,7 @@ class Tls:
             self.opened_key()
 
     def opened_key(self) -> str:
-        """Give the key in PKCS #8 and without its password: Java 17 does not open what OpenSSL locks by default.
+        """Return the key in PKCS #8 and without its password: Java 17 does not open what OpenSSL locks by default.
 
         Raises SettingsError for a file that holds no key, or one that the password does not open.
         """
@@ -135,7 +135,7 @@ class KafkaConnection:
         return self.bootstrap_servers
 
     def for_librdkafka(self) -> dict[str, str]:
-        """Give the properties of a client of librdkafka. They hold secrets."""
+        """Return the properties of a client of librdkafka. They hold secrets."""
         found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.sasl is not None:
             found["sasl.mechanism"] = self.sasl.mechanism
@@ -154,14 +154,14 @@ class KafkaConnection:
         return found
 
     def for_admin(self) -> dict[str, str | int]:
-        """Give the properties of an admin client of librdkafka. They hold secrets.
+        """Return the properties of an admin client of librdkafka. They hold secrets.
 
-        It asks the controller, and learns of another one only when it looks at the cluster anew: by itself every five minutes.
+        It asks the controller, and learns of another one only when it looks at the cluster again: by itself every five minutes.
         """
         return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
     def for_spark(self) -> dict[str, str]:
-        """Give the options of Spark's connector. They hold secrets, and what the files hold: executors need no file.
+        """Return the options of Spark's connector. They hold secrets, and what the files hold: executors need no file.
 
         Raises SettingsError for a file that cannot be read any more.
         """
@@ -201,7 +201,7 @@ class KafkaSettings(BaseSettings):
     )
 
     def connection_to(self, bootstrap_servers: str) -> KafkaConnection:
-        """Say how to reach brokers. Reads the file each time; raises SettingsError for one that cannot work."""
+        """Return how to reach brokers. Reads the file each time; raises SettingsError for one that cannot work."""
         properties = (
             _Properties.of_file(self.kafka_config)
             if self.kafka_config
@@ -345,7 +345,7 @@ _PEM_NAMES: Final = "ssl.ca.location, ssl.certificate.location and ssl.key.locat
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines that say something, continued ones as one, with the number of the first."""
+    """Yield the lines that say something, continued ones as one, with the number of the first."""
     begun: tuple[int, str] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()

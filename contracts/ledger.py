@@ -63,7 +63,7 @@ class BatchTotals(BaseModel):
         )
 
     def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
-        """Give the totals of a table that was merged into, where `self` counts all `staged` records as written.
+        """Return the totals of a table that was merged into, where `self` counts all `staged` records as written.
 
         `tombstones` of them delete; the table has `growth` rows more than before, or fewer.
         """
@@ -141,7 +141,7 @@ class Ledger(BaseModel):
             raise StreamStopped(f"the stored ledger cannot be read by this version: {error}") from error
 
     def claim(self, slots: int, instance: str = "") -> Ledger:
-        """Give the ledger after the next instance has claimed it, which marks it with a name that no other has.
+        """Return the ledger after the next instance has claimed it, which marks it with a name that no other has.
 
         Without the mark two that claim at once would write the same text, and one whose commit failed would take the
         other's claim for its own. `slots` never shrinks here: until the new instance has fenced them, transactions of the old slots may be
@@ -168,7 +168,7 @@ class Ledger(BaseModel):
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
     def publish(self, batch: PublishedBatch) -> Ledger:
-        """Give the ledger after `batch` has been published."""
+        """Return the ledger after `batch` has been published."""
         return self.model_copy(
             update={
                 "n": self.n + 1,
@@ -275,7 +275,7 @@ class BatchRefusal:
     violations: tuple[Violation, ...]
 
     def covers(self, partition: int, offset: int) -> bool:
-        """Whether a record that is ahead of the ledger was part of the batch."""
+        """Return whether a record that is ahead of the ledger was part of the batch."""
         return offset < self.end.get(partition, 0)
 
 
@@ -309,7 +309,7 @@ class Settled:
         return len(self.entries)
 
     def within(self, start: Vector, end: Vector) -> dict[Position, Settlement]:
-        """Give the entries of source offsets in [start, end)."""
+        """Return the entries of source offsets in [start, end)."""
         return {
             (partition, offset): entry
             for (partition, offset), entry in self.entries.items()
@@ -317,7 +317,7 @@ class Settled:
         }
 
     def refusals(self) -> tuple[BatchRefusal, ...]:
-        """Give the batches that were refused as a whole, each once."""
+        """Return the batches that were refused as a whole, each once."""
         found: list[BatchRefusal] = []
         for entry in self.entries.values():
             if entry.refusal is not None and entry.refusal not in found:
@@ -325,7 +325,7 @@ class Settled:
         return tuple(found)
 
     def after(self, end: Vector) -> Settled:
-        """Give the entries that are still ahead of a ledger which ends at `end`."""
+        """Return the entries that are still ahead of a ledger which ends at `end`."""
         return Settled(
             {
                 (partition, offset): entry

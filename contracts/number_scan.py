@@ -21,7 +21,7 @@ _FULL_WORD: Final = 0x01010101
 
 
 def suspect_rows(values: pa.Array) -> list[int]:
-    """Give the indexes of the values that may hold an exponent or a run of SHORTEST_RUN digits and dots, ascending.
+    """Return the indexes of the values that may hold an exponent or a run of SHORTEST_RUN digits and dots, ascending.
 
     Takes an array of binary or large_binary; a null is never suspect.
     """
@@ -43,14 +43,14 @@ def suspect_rows(values: pa.Array) -> list[int]:
 
 
 def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Give where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
+    """Return where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
     width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
     return offsets[values.offset : values.offset + len(values) + 1]
 
 
 def _suspect_places(chunk: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.intp]]:
-    """Give where a run of digits and dots or an exponent begins, as arrays of positions in the chunk."""
+    """Return where a run of digits and dots or an exponent begins, as arrays of positions in the chunk."""
     # One comparison for `.`, `/` and the digits: they follow each other, and what is below wraps around.
     is_digit = (chunk - np.uint8(ord("."))) <= ord("9") - ord(".")
     found = []

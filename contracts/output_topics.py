@@ -45,7 +45,7 @@ def dropped_settings(max_message_bytes: int, retention_ms: int) -> dict[str, str
 
 
 def output_settings(max_message_bytes: int) -> dict[str, str]:
-    """Give the settings of an output topic of a source that takes record batches of `max_message_bytes`."""
+    """Return the settings of an output topic of a source that takes record batches of `max_message_bytes`."""
     return {
         "cleanup.policy": "delete",
         "retention.ms": "-1",
@@ -59,7 +59,7 @@ def output_settings(max_message_bytes: int) -> dict[str, str]:
 
 
 def is_enough(key: str, actual: str, wanted: str) -> bool:
-    """Whether the value of one of these settings does. How long records are kept is the operator's choice, from a day on."""
+    """Return whether the value of one of these settings does. How long records are kept is the operator's choice, from a day on."""
     match key:
         case "retention.ms":
             return actual == wanted or int(actual) >= LEAST_RETENTION_MS

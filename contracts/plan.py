@@ -80,7 +80,7 @@ class EnforcementPlan:
         return self.contract.framing != "none"
 
     def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
-        """Give this plan with the schemas that records may name. Without them no name is looked up."""
+        """Return this plan with the schemas that records may name. Without them no name is looked up."""
         return self._with(replace(self._judging, frames=replace(self._judging.frames, writers=writers)))
 
     @property
@@ -89,11 +89,11 @@ class EnforcementPlan:
         return self._judging.rules.clock is not None
 
     def with_now(self, now: int) -> EnforcementPlan:
-        """Give this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
+        """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
         return self._with(replace(self._judging, now=now))
 
     def for_table(self, limits: TableLimits) -> EnforcementPlan:
-        """Give this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
+        """Return this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
         return self._with(replace(self._judging, limits=limits))
 
     def _with(self, judging: Judging) -> EnforcementPlan:
@@ -216,7 +216,7 @@ def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> Enf
 
 
 def check_compiles(contract: DataContract) -> None:
-    """Find out whether a contract compiles, without what only judging needs. Raises ContractError as `compile_plan`."""
+    """Check that a contract compiles, without building what only judging needs. Raises ContractError as `compile_plan`."""
     _compile_parts(contract, None)
 
 

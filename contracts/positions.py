@@ -38,7 +38,7 @@ class Positions(Collection[Position]):
 
     @classmethod
     def of(cls, offsets: Mapping[int, BitMap64]) -> Positions:
-        """Take bitmaps of offsets by partition; nobody else may change them from then on."""
+        """Take bitmaps of offsets by partition; no one else may change them from then on."""
         made = cls()
         # A partition without an offset is none: sets that hold the same are built alike.
         made._offsets = {partition: bitmap for partition, bitmap in offsets.items() if bitmap}
@@ -54,14 +54,14 @@ class Positions(Collection[Position]):
         return True
 
     def add_all(self, others: Positions) -> Positions:
-        """Add all of another set; gives those that were there already."""
+        """Add all of another set; returns those that were there already."""
         again = others & self
         for partition, bitmap in others._offsets.items():
             self._offsets.setdefault(partition, BitMap64()).update(bitmap)
         return again
 
     def within(self, begin: Vector, end: Vector) -> Positions:
-        """Give those in [begin, end); a partition missing in `begin` counts from 0, and one missing in `end` has none."""
+        """Return those in [begin, end); a partition missing in `begin` counts from 0, and one missing in `end` has none."""
         return Positions.of(
             {
                 partition: _cut(bitmap, begin.get(partition, 0), end[partition])
@@ -71,17 +71,17 @@ class Positions(Collection[Position]):
         )
 
     def since(self, begin: Vector) -> Positions:
-        """Give those from `begin` on; a partition missing there counts from 0."""
+        """Return those from `begin` on; a partition missing there counts from 0."""
         return Positions.of(
             {p: _cut(bitmap, begin.get(p, 0), _MOST_OFFSETS) for p, bitmap in self._offsets.items()}
         )
 
     def first(self, limit: int) -> list[Position]:
-        """Give the first of them, `limit` at most."""
+        """Return the first of them, `limit` at most."""
         return list(islice(self, limit))
 
     def bitmaps(self) -> Mapping[int, BitMap64]:
-        """Give the bitmap of each partition that has any; not to be changed."""
+        """Return the bitmap of each partition that has any; not to be changed."""
         return self._offsets
 
     def __len__(self) -> int:
@@ -172,7 +172,7 @@ class Sightings:
             self.again.add_all(self.seen.add_all(Positions.of({partition: bitmap})))
 
     def packed(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """Give what was seen as rows of partition, bitmap, and bitmap of what came again, for `add_packed`."""
+        """Yield what was seen as rows of partition, bitmap, and bitmap of what came again, for `add_packed`."""
         again = self.again.bitmaps()
         for partition, bitmap in self.seen.bitmaps().items():
             yield partition, bitmap.serialize(), again.get(partition, _NONE).serialize()
@@ -184,7 +184,7 @@ class Sightings:
 
 
 def _cut(bitmap: BitMap64, first: int, end: int) -> BitMap64:
-    """Give the offsets in [first, end)."""
+    """Return the offsets in [first, end)."""
     # Taken away, not cut out: the bitmap of a wide range is large, however few offsets there are in it.
     found = bitmap.copy()
     found.remove_range(0, first)

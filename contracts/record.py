@@ -105,7 +105,7 @@ def decode_value(value: bytes | None, *, may_change: bool) -> Any:
 
 
 def may_change_numbers(values: pa.Array) -> list[bool]:
-    """Say which values hold what looks like a number that orjson may change."""
+    """Return which values hold what looks like a number that orjson may change."""
     found = [False] * len(values)
     rows = suspect_rows(values)
     if rows:
@@ -116,7 +116,7 @@ def may_change_numbers(values: pa.Array) -> list[bool]:
 
 
 def _keeps_numbers(value: bytes) -> bool:
-    """Whether orjson keeps all that looks like a number in a value."""
+    """Return whether orjson keeps all that looks like a number in a value."""
     for token in _NUMBER.findall(value):
         if len(token) <= _SURE_DIGITS and not _EXPONENT.search(token):
             continue
@@ -146,7 +146,7 @@ def decode_exactly(value: bytes) -> Any:
 
 
 def _is_too_deep(value: bytes, record: Any) -> bool:
-    """Whether a record that orjson read is nested deeper than MAX_DEPTH."""
+    """Return whether a record that orjson read is nested deeper than MAX_DEPTH."""
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
     try:
@@ -157,7 +157,7 @@ def _is_too_deep(value: bytes, record: Any) -> bool:
 
 
 def _depth_exceeds(record: Any) -> bool:
-    """Whether any record is nested deeper than MAX_DEPTH."""
+    """Return whether any record is nested deeper than MAX_DEPTH."""
     level = [record] if isinstance(record, dict | list) else []
     for _ in range(MAX_DEPTH):
         children = (child for node in level for child in (node.values() if type(node) is dict else node))

@@ -44,7 +44,7 @@ def key_bytes(columns: list[pa.Array]) -> pa.Array:
 
 
 def can_compare(fields: Iterable[pa.Field]) -> bool:
-    """Whether keys of these columns have one text each. A float that became a double has another."""
+    """Return whether keys of these columns have one text each. A float that became a double has another."""
     return not any(pa.types.is_floating(field.type) or pa.types.is_binary(field.type) for field in fields)
 
 

@@ -1,7 +1,7 @@
 """The schemas that the records of a topic may have been written with: the versions of its subject in the registry.
 
 They are asked for once the records are there. Versions are immutable, so that only new ones are fetched. A subject that
-was deleted for good and registered anew counts its versions from 1 again, but never gives an id twice: that of the
+was deleted for good and registered again counts its versions from 1 again, but never gives an id twice: that of the
 highest version is looked at each time.
 """
 
@@ -39,7 +39,7 @@ class SubjectSchemas:
         return self._topic
 
     def known(self) -> WriterSchemas:
-        """Give what is known without asking; there may be more."""
+        """Return what is known without asking; there may be more."""
         return WriterSchemas(tuple(self._versions.values()), is_current=False)
 
     def current(self) -> WriterSchemas:

@@ -105,7 +105,7 @@ def with_keys(
 def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any]:
     """Read the primary key from a Kafka key: a JSON object with a member for each column, or the one value itself.
 
-    Gives what Arrow takes for each column; nothing for a column that the key does not hold.
+    Returns what Arrow takes for each column; nothing for a column that the key does not hold.
     """
     try:
         text = (key or b"").decode()
@@ -124,7 +124,7 @@ def read_key(key: bytes | None, columns: Sequence[TypedColumn]) -> dict[str, Any
 
 
 def _held(column: TypedColumn, value: Any) -> Any:
-    """Give what a column holds for a value of a key: its own, or that of the same text."""
+    """Return what a column holds for a value of a key: its own, or that of the same text."""
     if value is None or isinstance(value, (list, dict)):
         return None
     held = column.kind.convert(value)

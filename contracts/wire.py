@@ -141,7 +141,7 @@ class Frames:
         return None if self.writers is None else self._known(self.writers.by_header.get(header))
 
     def _known(self, writer: WriterSchema | None) -> WriterSchema | Violation:
-        """Give the schema that a record names, or what is wrong with it."""
+        """Return the schema that a record names, or what is wrong with it."""
         if writer is not None:
             return writer if writer.type == self.type else _OTHER_TYPE
         if self.writers is not None and not self.writers.is_current:
@@ -178,7 +178,7 @@ class _Prefixes:
         """The schema ids; -1 where there is none."""
 
     def payloads(self, bare: npt.NDArray[np.bool_]) -> pa.Array:
-        """Give what follows the prefixes, and the values that are `bare` as they are; null for all others."""
+        """Return what follows the prefixes, and the values that are `bare` as they are; null for all others."""
         kept = self.framed | bare
         starts = self._offsets[:-1] + np.where(self.framed, PREFIX_BYTES, 0)
         lengths = np.where(kept, self._lengths - np.where(self.framed, PREFIX_BYTES, 0), 0)
@@ -211,21 +211,21 @@ class _Prefixes:
             views.view(np.uint8)[rows, 4:] = np.where(places < lengths[rows, None], shown, 0)
 
     def _bytes_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Give the bytes at some places; those behind the end are any."""
+        """Return the bytes at some places; those behind the end are any."""
         if places.size and int(places.max()) >= len(self._data):
             places = np.minimum(places, len(self._data) - 1)
         return self._data[places]
 
 
 def _without(payloads: pa.Array, refusals: Mapping[int, Violation]) -> pa.Array:
-    """Give null for the payloads of refused frames."""
+    """Return null for the payloads of refused frames."""
     is_refused = np.zeros(len(payloads), bool)
     is_refused[list(refusals)] = True
     return pc.if_else(pa.array(is_refused), pa.scalar(None, payloads.type), payloads)
 
 
 def schema_header(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
-    """Give the schema header among all headers of a record; None when it has none.
+    """Return the schema header among all headers of a record; None when it has none.
 
     Readers do not agree whether the first or the last of several counts: of different ones all bytes are given, which
     no schema has.

@@ -21,7 +21,7 @@ class BrokerProbe:
         self._lock = threading.Lock()
 
     def answers(self) -> bool:
-        """Whether the cluster answers within a second."""
+        """Return whether the cluster answers within a second."""
         with self._lock:
             if self._client is None:
                 self._client = AdminClient(

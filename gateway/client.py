@@ -163,15 +163,15 @@ class RegistryClient:
             ) from error
 
     def schemas_of(self, topic: str) -> SubjectSchemas:
-        """Give what asks for the schemas that the records of a topic may name."""
+        """Return what asks for the schemas that the records of a topic may name."""
         return SubjectSchemas(self._json_at, topic)
 
     def pause(self, stream: str, reason: str | None) -> StreamControl:
-        """Pause a stream; gives what holds then. Raises NotFoundError."""
+        """Pause a stream; returns what holds then. Raises NotFoundError."""
         return self._decide(stream, "pause", {"reason": reason})
 
     def resume(self, stream: str, *, accept_batch: bool) -> StreamControl:
-        """Let a stream go on; gives what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
+        """Let a stream go on; returns what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
         return self._decide(stream, "resume", {"accept_batch": accept_batch})
 
     def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
@@ -179,16 +179,16 @@ class RegistryClient:
         return self._decide(stream, "quarantine-record", record.model_dump(mode="json"))
 
     def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
-        """Have a version judged beside the enforced one, or none; gives what holds then. Raises as `resume` does."""
+        """Have a version judged beside the enforced one, or none; returns what holds then. Raises as `resume` does."""
         return self._decide(stream, "shadow", {"version": version})
 
     def shadow(self, stream: str) -> ShadowFindings:
-        """Give what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
+        """Return what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
         answer = self._ask("GET", f"/api/v1/streams/{quote(stream, safe='')}/shadow")
         return self._parsed(answer, ShadowFindings)
 
     def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
-        """Give what promoting a version would change, as the API has it. Raises NotFoundError."""
+        """Return what promoting a version would change, as the API has it. Raises NotFoundError."""
         answer = self._ask("GET", f"{_version_path(contract_id, version)}/promotion")
         if _is_unknown(answer):
             raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
@@ -205,7 +205,7 @@ class RegistryClient:
             raise self._error(answer)
 
     def is_ready(self) -> bool:
-        """Whether the registry and what it depends on can serve now."""
+        """Return whether the registry and what it depends on can serve now."""
         try:
             return self._ask("GET", "/health/ready").is_success
         except Unavailable:
@@ -288,7 +288,7 @@ def _version_path(contract_id: str, version: str) -> str:
 
 
 def _is_unknown(answer: httpx.Response) -> bool:
-    """Whether a registry says that it has no such thing; any other 404 comes from something else."""
+    """Return whether a registry says that it has no such thing; any other 404 comes from something else."""
     return answer.status_code == HTTPStatus.NOT_FOUND and _json(answer).get("type") == _UNKNOWN
 
 

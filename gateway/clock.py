@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def now() -> datetime:
-    """Give the instant, in UTC."""
+    """Return the instant, in UTC."""
     return datetime.now(UTC)

@@ -72,7 +72,7 @@ class ConsumerClient(RegistryClient):
         return self._read("DELETE", f"{_of(contract_id)}/approvals/{quote(candidate, safe='')}", ProposalInfo)
 
     def what_breaks(self, loaded: LoadedContract) -> ChangeInfo:
-        """Say what publishing a document would break. Raises ContractError with the places in the author's files."""
+        """Return what publishing a document would break. Raises ContractError with the places in the author's files."""
         answer = self._ask("POST", f"{_CONTRACTS}/check", dump_contract(loaded.contract))
         if answer.status_code != HTTPStatus.OK:
             raise self._error(answer, loaded)

@@ -43,7 +43,7 @@ class RegistryCredentials(BaseSettings):
             ) from error
 
     def auth(self) -> httpx.Auth | None:
-        """Give what an HTTP client sends; None without credentials."""
+        """Return what an HTTP client sends; None without credentials."""
         if self.user is not None and self.password is not None:
             return httpx.BasicAuth(self.user, self.password.get_secret_value())
         return _Bearer(self.token) if self.token is not None else None

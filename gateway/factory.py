@@ -73,7 +73,7 @@ class Factory:
         return Judging(self.registry(), self._plans, self.subjects())
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
-        """Give the compiled plan of a published version. Raises ContractError for one that compiles no more."""
+        """Return the compiled plan of a published version. Raises ContractError for one that compiles no more."""
         return self._plans.plan(version)
 
     def reveals(self) -> Reveals:
@@ -124,7 +124,7 @@ class Factory:
         return StreamMetrics(self.database, by)
 
     def quarantine(self) -> QuarantineReader | None:
-        """Give the reader of refused records; None when no broker is set."""
+        """Return the reader of refused records; None when no broker is set."""
         return self._quarantine
 
     def audit(self) -> AuditLog:

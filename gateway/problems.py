@@ -194,7 +194,7 @@ def _example(status: int) -> dict[str, Any]:
 def problem_response(
     request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = ()
 ) -> Response:
-    """Give the problem document of one error."""
+    """Return the problem document of one error."""
     document = ProblemDocument(
         type=f"urn:tidegate:problem:{kind.name}",
         title=kind.title,
@@ -212,7 +212,7 @@ def problem_response(
 
 
 def status_of(error: Exception) -> int:
-    """Give the HTTP status of an error that was raised on purpose."""
+    """Return the HTTP status of an error that was raised on purpose."""
     return _kind(error).status
 
 
@@ -290,7 +290,7 @@ _ADVICE = {
 
 
 class _CrashReports:
-    """Logs what nobody expected, with its trace, and tells the client nothing of it."""
+    """Logs what no one expected, with its trace, and tells the client nothing of it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -52,7 +52,7 @@ class AdoptableSink(Protocol):
         ...
 
     def has_written(self) -> bool:
-        """Whether the sink itself holds anything of the stream; a quick look."""
+        """Return whether the sink itself holds anything of the stream; a quick look."""
         ...
 
     def prepare(self) -> None:
@@ -103,7 +103,7 @@ class AdoptableTable:
         return own_ledger_name(self._store, self._plan.contract.id)
 
     def has_written(self) -> bool:
-        """Whether the table holds a row of the topic."""
+        """Return whether the table holds a row of the topic."""
         return self._store.has_rows_of(self._plan.contract.topic)
 
     def prepare(self) -> None:
@@ -153,7 +153,7 @@ class AdoptableTopic:
         self.slots = 1 + settings.accepted_slots if has_tasks else 1
 
     def has_written(self) -> bool:
-        """Whether the accepted topic holds a record of the stream."""
+        """Return whether the accepted topic holds a record of the stream."""
         topics = Topics(self._kafka)
         return topics.identity(self._accepted) is not None and names_ledger(
             self._kafka, self._accepted, self.own_ledger, self._topic

@@ -64,7 +64,7 @@ class BatchLimits:
         return True
 
     def _is_suspect(self, start: Vector) -> bool:
-        """Whether what begins here is, or comes before, a batch that has failed."""
+        """Return whether what begins here is, or comes before, a batch that has failed."""
         return any(start.get(partition, 0) < last for partition, last in self._suspect.items())
 
     def _estimate(self, partition: int) -> float:

@@ -45,7 +45,7 @@ class Spent:
     rules: tuple[RuleCount, ...]
 
     def trip(self, contract: DataContract, start: Vector, end: Vector, epoch: int) -> Trip:
-        """Give what the gateway is told about a batch with these offsets; each call makes another trip."""
+        """Return what the gateway is told about a batch with these offsets; each call makes another trip."""
         return Trip(
             id=uuid4(),
             stream=contract.id,
@@ -105,7 +105,7 @@ class BudgetWindow:
             self._batches.append(counted)
 
     def published(self, counted: Counted, *, begins_anew: bool) -> None:
-        """Take note of a batch. One that a person has accepted, or that was refused as a whole, begins the window anew.
+        """Take note of a batch. One that a person has accepted, or that was refused as a whole, begins the window again.
 
         Else what was refused because of it would be held against the batches after it, which are refused then too.
         """
@@ -115,10 +115,10 @@ class BudgetWindow:
             self._batches.appendleft(counted)
 
     def context(self, *, is_accepted: bool) -> BudgetContext:
-        """Give what is to be known beside the next batch."""
+        """Return what is to be known beside the next batch."""
         return BudgetContext(tuple(self._batches), is_accepted)
 
 
 def is_spent(budget: ErrorBudget, counted: Counted) -> bool:
-    """Whether more is refused than the budget allows, of records enough to say so."""
+    """Return whether more is refused than the budget allows, of records enough to say so."""
     return counted.records >= budget.min_records and counted.refused > budget.ratio * counted.records

@@ -101,7 +101,7 @@ def _open_catalog(properties: Mapping[str, str]) -> Catalog:
 
 
 def _sqlalchemy_url(properties: Mapping[str, str]) -> URL:
-    """Give the address of a database as SQLAlchemy takes it. Source: the JDBC drivers of SQLite and PostgreSQL."""
+    """Return the address of a database as SQLAlchemy takes it. Source: the JDBC drivers of SQLite and PostgreSQL."""
     given = properties.get("uri", "")
     if given.startswith("jdbc:sqlite:"):
         return URL.create("sqlite", database=given.removeprefix("jdbc:sqlite:").removeprefix("file:"))

@@ -53,5 +53,5 @@ class Comparing:
         self.differences.add(batch, judged, shadow, look)
 
     def finish(self) -> tuple[bytes, ...]:
-        """Give what was found, if something was looked for, to be read by `merged`."""
+        """Return what was found, if something was looked for, to be read by `merged`."""
         return () if self.differences is None else (self.differences.result().model_dump_json().encode(),)

@@ -30,7 +30,7 @@ class RegistryGone(Unavailable):
 
 
 def registry_auth(settings: RegistrySettings) -> httpx.Auth | None:
-    """Give what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
+    """Return what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
     user, password, token = settings.registry_user, settings.registry_password, settings.registry_token
     if (user is None) != (password is None) or (user is not None and token is not None):
         raise SettingsError(
@@ -68,7 +68,7 @@ class ContractSource(Protocol):
     """Gives the contract in force, compiled."""
 
     def current(self) -> EnforcementPlan:
-        """Give the plan for the batch that begins now. Raises Unavailable, NotFoundError or ContractError."""
+        """Return the plan for the batch that begins now. Raises Unavailable, NotFoundError or ContractError."""
         ...
 
 

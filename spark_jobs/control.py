@@ -37,7 +37,7 @@ class Control(Protocol):
     window: BudgetWindow
 
     def current(self) -> StreamControl:
-        """Give what holds for the batch that begins now. Raises Unavailable when that was never known."""
+        """Return what holds for the batch that begins now. Raises Unavailable when that was never known."""
         ...
 
     def fill_window(self, budget: ErrorBudget | None) -> None:
@@ -45,7 +45,7 @@ class Control(Protocol):
         ...
 
     def trip(self, trip: Trip) -> None:
-        """Tell that a batch has spent the error budget. Raises StreamStopped when nobody will hear it."""
+        """Tell that a batch has spent the error budget. Raises StreamStopped when no one will hear it."""
         ...
 
     def tell(self, kind: EventKind, message: str | None = None) -> None:
@@ -54,14 +54,14 @@ class Control(Protocol):
 
 
 class AlwaysRunning:
-    """The control of a stream that nobody can pause: one without a gateway."""
+    """The control of a stream that no one can pause: one without a gateway."""
 
     def __init__(self, stream: str) -> None:
         self.window = BudgetWindow()
         self._control = StreamControl(stream=stream)
 
     def current(self) -> StreamControl:
-        """Give that the stream runs."""
+        """Return a control that lets the stream run."""
         return self._control
 
     def fill_window(self, budget: ErrorBudget | None) -> None:

@@ -30,7 +30,7 @@ def enforce_contracts(
     ready_file: Path | None = None,
     observer: StepObserver = ignore_steps,
 ) -> int | None:
-    """Run a stream for each contract until all have ended; gives the signal that ended them, or None.
+    """Run a stream for each contract until all have ended; returns the signal that ended them, or None.
 
     Raises the TidegateError that weighs most when streams have failed.
     """

@@ -38,7 +38,7 @@ class Oracle(Protocol):
     """Great Expectations, or who stands in for it in a test of disagreement."""
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; gives what was found by the id of each."""
+        """Judge expectations by typed columns; returns what was found by the id of each."""
         ...
 
 
@@ -51,11 +51,11 @@ class Noted(Protocol):
         ...
 
     def noted(self) -> Partials:
-        """Give what was noted of the accepted rows."""
+        """Return what was noted of the accepted rows."""
         ...
 
     def library_rows(self) -> pa.Table:
-        """Give the columns that were asked for."""
+        """Return the columns that were asked for."""
         ...
 
 
@@ -71,7 +71,7 @@ class BatchExpectations:
         """How many batches the ledger had counted before the next one: so every Nth stays so over restarts."""
 
     def ask(self, plan: EnforcementPlan, known: Iterable[BatchRefusal]) -> Asked:
-        """Say what the workers are to do for the next batch. `known` are refusals of attempts before this one."""
+        """Return what the workers are to do for the next batch. `known` are refusals of attempts before this one."""
         about = self._of_library(plan)
         columns = dict.fromkeys(column for each in about for column in each.columns)
         # An expectation about the table alone still needs rows to count.
@@ -79,7 +79,7 @@ class BatchExpectations:
         return Asked(names, tuple(known))
 
     def decide(self, plan: EnforcementPlan, judged: Noted, decision: Decision) -> Decision:
-        """Judge a batch and say what becomes of it. Raises StreamStopped, and Unavailable when nobody can judge."""
+        """Judge a batch and say what becomes of it. Raises StreamStopped, and Unavailable when no one can judge."""
         if not plan.expectations:
             self.published += 1
             return decision

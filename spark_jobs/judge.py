@@ -81,12 +81,12 @@ def _with_columns(judged: pa.StructArray) -> pa.StructArray:
 
 
 def reads_headers(plan: EnforcementPlan) -> bool:
-    """Whether the headers of records say which schema they were written with."""
+    """Return whether the headers of records say which schema they were written with."""
     return plan.contract.framing == "confluent-header"
 
 
 def schema_headers(plan: EnforcementPlan, headers: pa.Array) -> pa.Array | None:
-    """Give the schema header of each record, as `EnforcementPlan.judge` wants them; None when it looks at none.
+    """Return the schema header of each record, as `EnforcementPlan.judge` wants them; None when it looks at none.
 
     `headers` are all headers of each record as Spark's `to_json` writes them, values in base64, an array of string.
     """

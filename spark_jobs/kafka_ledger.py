@@ -28,7 +28,7 @@ def ensure_ledger_topic(topics: Topics) -> None:
 
 
 def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
-    """Read a stream's ledger; None when nobody has claimed it yet.
+    """Read a stream's ledger; None when no one has claimed it yet.
 
     To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
     """

@@ -43,7 +43,7 @@ class Library:
         self._definition = asset.add_batch_definition_whole_dataframe("batch")
 
     def ask(self, expectations: Iterable[CompiledExpectation], rows: pa.Table) -> dict[str, LibraryFinding]:
-        """Judge expectations by typed columns; gives what was found by the id of each.
+        """Judge expectations by typed columns; returns what was found by the id of each.
 
         One that the library cannot judge is not among the findings. Raises Unavailable when Spark fails.
         """

@@ -85,7 +85,7 @@ class Noting:
             yield as_stream(rows.select(list(self._library_columns)))
 
     def finish(self) -> bytes | None:
-        """Give what was noted, to be read by `read_noted`."""
+        """Return what was noted, to be read by `read_noted`."""
         if not self._expectations:
             return None
         return pickle.dumps(self._expectations.merge(self._noted))

@@ -79,7 +79,7 @@ class TransactionalProducer:
             self._producer.init_transactions(_INIT_SECONDS)
 
     def write(self, records: Iterable[OutputRecord]) -> int:
-        """Write the records in one transaction and commit it; gives their number. Raises Fenced or Unavailable."""
+        """Write the records in one transaction and commit it; returns their number. Raises Fenced or Unavailable."""
         with self.transaction() as send:
             return send(records)
 
@@ -87,7 +87,7 @@ class TransactionalProducer:
     def transaction(self) -> Iterator[Send]:
         """Open a transaction for any number of records; commits it when left without an error.
 
-        Gives the function that takes records and gives their number. Raises Fenced or Unavailable.
+        Returns the function that takes records and gives their number. Raises Fenced or Unavailable.
         """
         with kafka_errors(f"write as {self.transactional_id}"):
             self._producer.begin_transaction()

@@ -97,7 +97,7 @@ def reconcile_stream(
     """Reconcile a stream, whatever its sink, running or not.
 
     Without a plan the records of a table that is upserted into cannot be proven to be replaced. Raises NotFoundError when no stream has claimed that sink, SettingsError for an Iceberg catalog that PyIceberg cannot
-    open, StreamStopped when the topic was made anew, Unavailable.
+    open, StreamStopped when the topic was recreated, Unavailable.
     """
     with ExitStack() as open_files:
         return _reconcile(settings.kafka, _read_outputs(settings, contract_id, find_plan, open_files))
@@ -161,7 +161,7 @@ def _scanned(table: Table, fields: tuple[str, ...], topic: str) -> Iterator[pa.R
 
 
 def _a_few(files: Iterable[FileScanTask]) -> Iterator[list[FileScanTask]]:
-    """Give files in turns: PyIceberg begins with all that it is given, and keeps what it has read until it is taken."""
+    """Yield files in turns: PyIceberg begins with all that it is given, and keeps what it has read until it is taken."""
     turn: list[FileScanTask] = []
     rows = 0
     for file in files:
@@ -244,7 +244,7 @@ def _unclaimed(name: str) -> NotFoundError:
 
 
 def output_positions(kafka: KafkaConnection, topic: str, ledger: Ledger) -> Iterator[Position]:
-    """Give the source position of every committed record that `ledger` has in an output topic, repetitions included."""
+    """Yield the source position of every committed record that `ledger` has in an output topic, repetitions included."""
     topics = Topics(kafka)
     for message in read_committed(kafka, topic, topics.earliest(topic), topics.latest(topic)):
         provenance = read_provenance(headers_of(message))

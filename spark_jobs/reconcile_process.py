@@ -84,7 +84,7 @@ def _failed(reason: str) -> ReconciliationResult:
 
 
 def _end_with_parent() -> None:
-    """Wait for the end of stdin, which the parent holds open: when it is killed, nobody wants the result any more."""
+    """Wait for the end of stdin, which the parent holds open: when it is killed, no one wants the result any more."""
     os.read(0, 1)
     os._exit(1)
 

@@ -8,7 +8,7 @@ from contracts.reconciliation import FaultyRecords, Findings, NamedRecords
 
 
 def as_findings(found: Reconciliation, limit: int) -> Findings:
-    """Give counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
+    """Return counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
 
     Records of no fate cannot be told from those that the ledger counts as dropped, and those of a table that is upserted into
     not from superseded ones whose keys are not known; they are named only when some of them are lost.

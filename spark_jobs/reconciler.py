@@ -157,7 +157,7 @@ def read_result(told: bytes, status: int) -> ReconciliationResult:
 
 
 def child_environment(settings: SinkSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the environment in which `SinkSettings()` reads the same settings, and that has no other of ours.
+    """Return the environment in which `SinkSettings()` reads the same settings, and that has no other of ours.
 
     So the process knows no key of the registry and no mask key. Spark, which only Delta needs, runs in it alone: not on the
     executors of the stream.

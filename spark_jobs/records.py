@@ -159,7 +159,7 @@ def _size(value: bytes | None, key: bytes | None, headers: Headers) -> int:
 
 
 def _verdicts(rows: pa.RecordBatch, plan: EnforcementPlan) -> Iterator[Verdict]:
-    """Give rows their verdicts with all their evidence."""
+    """Return rows their verdicts with all their evidence."""
     moments = Moments(records=rows.column("timestamp_ms").cast(pa.timestamp("ms"))) if plan.asks_now else None
     headers = None
     if reads_headers(plan):

@@ -128,12 +128,12 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
 
 
 def is_local(settings: SinkSettings) -> bool:
-    """Whether the workers are on the driver's machine."""
+    """Return whether the workers are on the driver's machine."""
     return settings.spark_master.startswith("local")
 
 
 def _cluster(settings: SinkSettings) -> dict[str, str]:
-    """Give the settings of a driver whose executors are elsewhere: where they reach it, through a firewall if need be."""
+    """Return the settings of a driver whose executors are elsewhere: where they reach it, through a firewall if need be."""
     given = {
         "spark.driver.host": settings.spark_driver_host,
         "spark.driver.port": settings.spark_driver_port,
@@ -158,7 +158,7 @@ def _jars(directory: Path | None) -> list[Path]:
 
 
 def catalog_properties(settings: SinkSettings) -> dict[str, str]:
-    """Give the properties of the Iceberg catalog as Spark takes them; those of the embedded one when there are no others."""
+    """Return the properties of the Iceberg catalog as Spark takes them; those of the embedded one when there are no others."""
     warehouse = settings.warehouse.absolute()
     return _without_login(settings.catalog_properties) or {
         "type": "jdbc",
@@ -181,7 +181,7 @@ def _without_login(properties: dict[str, str]) -> dict[str, str]:
 
 
 def catalog_options(settings: SinkSettings) -> dict[str, str]:
-    """Give the options of a session that has the Iceberg catalog."""
+    """Return the options of a session that has the Iceberg catalog."""
     if not settings.catalog_properties:
         settings.warehouse.absolute().mkdir(parents=True, exist_ok=True)
     prefix = f"spark.sql.catalog.{CATALOG}"
@@ -225,7 +225,7 @@ def _require_same_version(spark: SparkSession) -> None:
 
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
-    """Look whether executors see the folder that tables are in: otherwise they write files that nobody finds."""
+    """Look whether executors see the folder that tables are in: otherwise they write files that no one finds."""
     if is_local(settings) or settings.sink not in {"iceberg", "delta"}:
         return
     if settings.sink == "iceberg" and settings.catalog_properties:

@@ -64,7 +64,7 @@ class Shadow:
         return cls(plan.contract.version, pickle.dumps(plan))
 
     def for_table(self, limits: Callable[[EnforcementPlan], TableLimits]) -> Shadow:
-        """Give this version for a table that asks more of its rows, as `limits` says. Never raises."""
+        """Return this version for a table that asks more of its rows, as `limits` says. Never raises."""
         if self.pickled is None:
             return self
         try:
@@ -74,7 +74,7 @@ class Shadow:
             return Shadow(self.version, failure=_could_not(type(error).__name__))
 
     def plan(self) -> EnforcementPlan:
-        """Give the compiled version; compiled once in a process."""
+        """Return the compiled version; compiled once in a process."""
         assert self.pickled is not None  # noqa: S101 - asked only where there is one
         plan: EnforcementPlan = pickle.loads(self.pickled)  # noqa: S301 - our own driver's, and come as Spark's pickles do
         return plan
@@ -130,7 +130,7 @@ class Differences:
             self._failure = _could_not(type(error).__name__)
 
     def result(self) -> ShadowResult:
-        """Give what was found."""
+        """Return what was found."""
         sums = {change: self._by_rule(change) for change in Change}
         totals = {
             change: sum(records for (of, _), records in self._kinds.items() if of is change)

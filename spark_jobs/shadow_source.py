@@ -27,7 +27,7 @@ class Shadows(Protocol):
     """Gives the version that is judged beside the enforced one."""
 
     def of(self, version: str | None, active: EnforcementPlan, now: int, /) -> Shadow | None:
-        """Give the shadow of the batch that begins now; None for none. Never raises."""
+        """Return the shadow of the batch that begins now; None for none. Never raises."""
         ...
 
     def batch_failed(self) -> None:
@@ -39,7 +39,7 @@ class NoShadows:
     """The shadows of a stream without a gateway: none."""
 
     def of(self, *_asked: object) -> Shadow | None:
-        """Give none."""
+        """Return none."""
         return None
 
     def batch_failed(self) -> None:
@@ -65,7 +65,7 @@ class RegistryShadows:
         self._is_left_out = False
 
     def of(self, version: str | None, active: EnforcementPlan, now: int) -> Shadow | None:
-        """Give the shadow of a batch whose moment is `now`, in nanoseconds since 1970."""
+        """Return the shadow of a batch whose moment is `now`, in nanoseconds since 1970."""
         if version is None or version == active.contract.version:
             return None
         if version != self._version:

@@ -1,7 +1,7 @@
 """One stream, one attempt: the start of the protocol, then batch after batch until it is stopped or fails.
 
 A failure that may pass ends the attempt; the next attempt goes through the whole start again. Spark's checkpoint is
-made anew for each attempt: positions come from the ledger, so that a lost checkpoint is no special case.
+made again for each attempt: positions come from the ledger, so that a lost checkpoint is no special case.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class StreamAttempt:
         self._writing = self._writer.submit(write, batch, judged, decision, began)
 
     def _trip(self, error: BudgetSpent, batch: MicroBatch) -> StreamStopped:
-        """Tell that the batch has spent the error budget; gives what the attempt ends with."""
+        """Tell that the batch has spent the error budget; returns what the attempt ends with."""
         trip = error.spent.trip(batch.plan.contract, batch.start, batch.end, self._ledger.epoch)
         self._control.trip(trip)
         return StreamPaused(str(error)) if trip.action == "pause" else error

@@ -89,7 +89,7 @@ class StreamThread(InheritableThread):
             self._control.tell(EventKind.ENDED)
 
     def _is_halved(self, error: BaseException, attempt: StreamAttempt) -> bool:
-        """Whether the next attempt takes half of the batch that has failed. It begins at once, without a pause.
+        """Return whether the next attempt takes half of the batch that has failed. It begins at once, without a pause.
 
         Each such failure halves a batch or ends with one record, so they need no other bound.
         """
@@ -112,7 +112,7 @@ class StreamThread(InheritableThread):
         return None if self._stopping.is_set() or self._is_spark_gone() else reason_to_halve(error)
 
     def _after(self, error: BaseException, failures: int) -> int | None:
-        """Go on after what ended an attempt: gives the failures in a row with which, None when the stream has ended."""
+        """Go on after what ended an attempt: returns the failures in a row with which, None when the stream has ended."""
         if self._stopping.is_set() and isinstance(error, (*_MAY_PASS, StreamPaused)):
             return failures
         if isinstance(error, StreamPaused) and not self._job.settings.available_now:
@@ -193,7 +193,7 @@ def run_streams(
     """Run a stream for each contract until all have ended or a signal asks for it.
 
     SIGTERM and SIGINT stop each stream between two batches; a second signal ends the process at once. `ready_file`
-    is written when every stream has a running query. Gives the number of the signal that stopped the streams, None
+    is written when every stream has a running query. Returns the number of the signal that stopped the streams, None
     when they ended by themselves. Raises the failure that weighs most, when streams have failed.
     """
     stopping = Event()
@@ -220,9 +220,9 @@ def run_streams(
 def _heartbeat(
     threads: Sequence[StreamThread], reconciler: Reconciler, seconds: float
 ) -> Iterator[Callable[[], None]]:
-    """Say of each stream every few seconds that it lives; of one that has ended its last word is what counts.
+    """Return for each stream every few seconds that it lives; of one that has ended its last word is what counts.
 
-    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it. Gives what
+    A stream that is paused or has nothing to read says so too, and is reconciled when somebody asks for it. Returns what
     makes the next heartbeat come at once: when all streams run, what somebody has asked for meanwhile need not wait.
     """
     ended, soon = Event(), Event()
@@ -312,7 +312,7 @@ def _gone(contract_id: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """Say what ended a stream to those who do not see its log. What others have raised may quote a record."""
+    """Return what ended a stream to those who do not see its log. What others have raised may quote a record."""
     if isinstance(error, TidegateError) and not isinstance(error.__cause__, (PySparkException, Py4JError)):
         return masked(str(error))
     return f"the stream gave up after {type(error.__cause__ or error).__name__}; the log of its job says more"

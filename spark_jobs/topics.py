@@ -140,7 +140,7 @@ class Topics:
         return self._offsets(name, spec)
 
     def is_compacted(self, name: str) -> bool:
-        """Whether records of a topic may go when newer ones of their key come."""
+        """Return whether records of a topic may go when newer ones of their key come."""
         return "compact" in self._settings(name)["cleanup.policy"]
 
     def ensure_output(self, name: str, source: Topic) -> None:

@@ -29,7 +29,7 @@ class Authority:
         self.path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(self, name: str, *addresses: str, password: str | None = None) -> tuple[Path, Path]:
-        """Issue a certificate for addresses; gives the files of the certificate and of its key in PKCS #8."""
+        """Issue a certificate for addresses; returns the files of the certificate and of its key in PKCS #8."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self._name, key)
         if addresses:

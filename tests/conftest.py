@@ -91,7 +91,7 @@ def broker(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def make_topic(broker: Broker) -> Callable[..., str]:
-    """Give a function that makes a topic: `make_topic("adm", partitions=2, **settings)` returns its unique name."""
+    """Return a function that makes a topic: `make_topic("adm", partitions=2, **settings)` returns its unique name."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
 
     def make(prefix: str = "topic", *, partitions: int = 1, **settings: str) -> str:

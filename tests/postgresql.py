@@ -75,12 +75,12 @@ class Postgresql:
             shutil.rmtree(folder, ignore_errors=True)
 
     def url(self, name: str) -> str:
-        """Give the SQLAlchemy URL of a database."""
+        """Return the SQLAlchemy URL of a database."""
         return f"postgresql+psycopg://tidegate@/{name}?host={self._folder}"
 
     @contextmanager
     def database(self, *, template: str = _TEMPLATE) -> Iterator[str]:
-        """Make a database that is migrated (with the template `template0`: an empty one); gives its URL."""
+        """Make a database that is migrated (with the template `template0`: an empty one); returns its URL."""
         name = f"t{uuid.uuid4().hex}"
         self._do("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, template)
         yield self.url(name)
@@ -113,7 +113,7 @@ def newest_binaries(folder: Path = _BINARIES) -> Path:
 
 
 def _unprivileged(folder: Path) -> dict[str, object]:
-    """Give the folder to somebody who is not root, for PostgreSQL refuses to run as root; and how to become them."""
+    """Return the folder to somebody who is not root, for PostgreSQL refuses to run as root; and how to become them."""
     if os.getuid() != 0:
         return {}
     users = {entry.pw_name: entry for entry in pwd.getpwall()}
@@ -123,7 +123,7 @@ def _unprivileged(folder: Path) -> dict[str, object]:
 
 
 def _memory() -> Path | None:
-    """Give a folder that is kept in memory, where there is one with room: a database is made in a third of the time."""
+    """Return a folder that is kept in memory, where there is one with room: a database is made in a third of the time."""
     folder = Path("/dev/shm")  # noqa: S108 - what is made in it belongs to the server's user alone
     is_roomy = folder.is_dir() and shutil.disk_usage(folder).free > _ROOM_BYTES
     return folder if is_roomy and os.access(folder, os.W_OK) else None

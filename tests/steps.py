@@ -51,7 +51,7 @@ def fresh(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def chain(count: int, body: Callable[[dict[str, str]], dict[str, Any]]) -> dict[str, Any]:
-    """Give definitions of which each one refers to the next one by `body`."""
+    """Return definitions of which each one refers to the next one by `body`."""
     definitions: dict[str, Any] = {
         f"d{index}": body({"$ref": f"#/$defs/d{index + 1}"}) for index in range(count)
     }
@@ -61,6 +61,6 @@ def chain(count: int, body: Callable[[dict[str, str]], dict[str, Any]]) -> dict[
 
 
 def loops(count: int) -> dict[str, Any]:
-    """Give definitions that all lead to each other on one value."""
+    """Return definitions that all lead to each other on one value."""
     each = {"anyOf": [{"$ref": f"#/$defs/d{index}"} for index in range(count)]}
     return fresh({"$ref": "#/$defs/d0", "$defs": {f"d{index}": each for index in range(count)}})

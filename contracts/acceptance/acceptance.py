@@ -121,7 +121,7 @@ class Acceptance:
         return Block(start, text, also, others, [each for each in broken.items() if each[0] not in unknown])
 
     def _matched(self, texts: list[str], unknown: set[int]) -> bytes:
-        """Give the texts that match as one, and add the positions of the others to `unknown`, of which none is given."""
+        """Return the texts that match as one, and add the positions of the others to `unknown`, of which none is given."""
         for position in unknown:
             texts[position] = ""
         text = "".join(texts).encode()
@@ -187,7 +187,7 @@ def _positions(values: list[bytes | None], test: Callable[[bytes], bool]) -> Ite
 
 
 def _is_text(part: pa.Array) -> bool:
-    """Whether all values are UTF-8: the decoder does not look at the strings that it skips."""
+    """Return whether all values are UTF-8: the decoder does not look at the strings that it skips."""
     try:
         part.cast(pa.large_string() if pa.types.is_large_binary(part.type) else pa.string())
     except pa.ArrowInvalid:
@@ -196,7 +196,7 @@ def _is_text(part: pa.Array) -> bool:
 
 
 def _is_too_deep(value: bytes) -> bool:
-    """Whether JSON that a decoder has read is nested deeper than MAX_DEPTH."""
+    """Return whether JSON that a decoder has read is nested deeper than MAX_DEPTH."""
     if len(value) <= FLAT_BYTES:
         return False
     if b"\\" in value:  # a quote that is escaped ends no string

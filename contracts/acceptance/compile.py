@@ -118,7 +118,7 @@ class _RowProgram(Program):
         return name
 
     def is_certain(self, variable: str) -> bool:
-        """Whether a variable is never None: of what is required and no null."""
+        """Return whether a variable is never None: of what is required and no null."""
         return variable in self._certain
 
     def reading(self, path: Path) -> str:
@@ -129,7 +129,7 @@ class _RowProgram(Program):
         raise NotExpressibleError
 
     def types(self, path: Path) -> frozenset[type] | None:
-        """Give the types that a value at a path can have beside null; None when it can have any."""
+        """Return the types that a value at a path can have beside null; None when it can have any."""
         member = self._member(path)
         return None if member is None else member.value.kinds
 
@@ -170,7 +170,7 @@ class _RowProgram(Program):
         return any_of(self._within(path, f"{self.variable(path)} is None"), missing)
 
     def _member(self, path: Path) -> Member | None:
-        """Give the member of a row that is at a path; None below what is kept as JSON has it."""
+        """Return the member of a row that is at a path; None below what is kept as JSON has it."""
         row: Row | None = self._row
         for index, token in enumerate(path, start=1):
             if row is None:

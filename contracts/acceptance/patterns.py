@@ -44,7 +44,7 @@ FORMATS: Final = {
 
 
 def searched(pattern: str) -> str | None:
-    """Give an expression of the whole strings in which a pattern of ECMA-262 is found; None for one of another kind."""
+    """Return an expression of the whole strings in which a pattern of ECMA-262 is found; None for one of another kind."""
     begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
     reader = _Reader(pattern[begins : len(pattern) - ends])
     try:
@@ -62,14 +62,14 @@ class _ForeignError(Exception):
 
 
 class _Reader:
-    """Reads a pattern and writes it anew, character by character, so that nothing is taken for what it is not."""
+    """Reads a pattern and writes it again, character by character, so that nothing is taken for what it is not."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
 
     def alternatives(self) -> tuple[str, int]:
-        """Read branches up to a closing parenthesis or the end; gives their number too."""
+        """Read branches up to a closing parenthesis or the end; returns their number too."""
         branches = [self._sequence()]
         while self._take("|"):
             branches.append(self._sequence())
@@ -179,7 +179,7 @@ class _Reader:
 
 
 def _escaped(character: str) -> str:
-    """Give the character that an escape of punctuation stands for."""
+    """Return the character that an escape of punctuation stands for."""
     if character not in _PUNCTUATION:
         raise _ForeignError
     return character

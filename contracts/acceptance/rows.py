@@ -267,7 +267,7 @@ def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 
 def _limits(schema: dict[str, Any], **names: str) -> dict[str, Any]:
-    """Give lengths as the decoder wants them."""
+    """Return lengths as the decoder wants them."""
     limits = {new: schema[keyword] for keyword, new in names.items() if keyword in schema}
     if any(type(limit) is not int or limit > _LONGEST for limit in limits.values()):
         raise NotExpressibleError
@@ -285,7 +285,7 @@ def _bounds(schema: dict[str, Any]) -> Iterator[tuple[str, int | float]]:
 
 
 def _integer_bounds(schema: dict[str, Any]) -> dict[str, Any]:
-    """Give the bounds as those of an integer: nothing lies between."""
+    """Return the bounds as those of an integer: nothing lies between."""
     bounds: dict[str, int] = {}
     for keyword, bound in _bounds(schema):
         is_exclusive = keyword.startswith("exclusive")

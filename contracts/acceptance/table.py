@@ -86,7 +86,7 @@ class AcceptedRows:
             chunks.append(array)
 
     def finish(self, length: int) -> tuple[list[pa.Array], list[int]]:
-        """Give the columns of all records added, so many of them, and the positions of those that some column cannot hold."""
+        """Return the columns of all records added, so many of them, and the positions of those that some column cannot hold."""
         texts = _Texts(b"".join(self._texts), self._reading, length, self._without_text)
         arrays = []
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
@@ -168,12 +168,12 @@ class _Texts:
         self._strings = reading.strings
 
     def strings(self, index: int) -> pa.Array:
-        """Give the string at an index of each text as an array of string, null where there is none."""
+        """Return the string at an index of each text as an array of string, null where there is none."""
         pieces = self._firsts + index
         return self._taken(self._starts[pieces], self._ends[pieces])
 
     def lists(self, index: int) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-        """Give the list at an index of each text, an array of string, END between its strings; and which are empty."""
+        """Return the list at an index of each text, an array of string, END between its strings; and which are empty."""
         last = self._lasts[:, index]
         before = self._lasts[:, index - 1] + 1 if index else self._firsts + self._strings
         starts, ends = self._starts[before], self._starts[last]
@@ -182,7 +182,7 @@ class _Texts:
         return joined, is_empty[self._record] if len(is_empty) else self._is_missing
 
     def _taken(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> pa.Array:
-        """Give the pieces of the text, one of each record, null where it is absent."""
+        """Return the pieces of the text, one of each record, null where it is absent."""
         if not len(starts):
             return pa.nulls(len(self._record), pa.string())
         # The pieces and what is between them are one array; each second of its values is a piece.

@@ -49,7 +49,7 @@ def shown(value: Any) -> str:
 
 
 def was_and_is(name: str, before: Any, after: Any) -> str:
-    """Say what a declared value was and is."""
+    """Return what a declared value was and is."""
     if before is None:
         return f"{name} is {shown(after)} and was not given"
     if after is None:

@@ -52,7 +52,7 @@ _DAY: Final = timedelta(days=1)
 
 
 def fields_of_rule(rule: Rule) -> tuple[str, ...]:
-    """Give the pointers of the fields that a rule reads; of an expression those that it names."""
+    """Return the pointers of the fields that a rule reads; of an expression those that it names."""
     match rule:
         case Ordered():
             return rule.fields
@@ -65,7 +65,7 @@ def fields_of_rule(rule: Rule) -> tuple[str, ...]:
 
 
 def places_of_rule(rule: Rule) -> tuple[str, ...]:
-    """Give the places in a record that a rule is about: its fields, and "" for an expression about the whole record."""
+    """Return the places in a record that a rule is about: its fields, and "" for an expression about the whole record."""
     fields = fields_of_rule(rule)
     is_whole = isinstance(rule, Cel) and _BARE.search(rule.expr) is not None
     return (*fields, "") if is_whole or not fields else fields
@@ -138,7 +138,7 @@ def _constants(rule: Rule) -> Iterator[Any]:
 
 
 def _literals(expression: str) -> Iterator[Any]:
-    """Give the constants of an expression, the sums and differences of its numbers, and texts of their length."""
+    """Yield the constants of an expression, the sums and differences of its numbers, and texts of their length."""
     numbers: list[Any] = []
     for match in _LITERAL.finditer(expression):
         if match["number"]:
@@ -159,7 +159,7 @@ def _literals(expression: str) -> Iterator[Any]:
 
 
 def _around(constant: Any, found: FieldType, times: Order | None) -> list[Any]:
-    """Give a constant and its neighbours, as values of the field."""
+    """Return a constant and its neighbours, as values of the field."""
     match constant:
         case bool() | None:
             return [constant]
@@ -174,7 +174,7 @@ def _around(constant: Any, found: FieldType, times: Order | None) -> list[Any]:
 
 
 def _near(constant: float, *, has_fractions: bool) -> list[int | float]:
-    """Give a number, one step of its last digit below and above, and one whole step; as fractions too."""
+    """Return a number, one step of its last digit below and above, and one whole step; as fractions too."""
     number = Decimal(repr(native(constant)))
     step = Decimal(1).scaleb(int(number.as_tuple().exponent)) if has_fractions else Decimal(1)
     near = [number, number - step, number + step, number - 1, number + 1]
@@ -204,7 +204,7 @@ def _moments(text: str, found: FieldType, times: Order) -> list[Any]:
 
 
 def _ordinary(found: FieldType, times: Order | None) -> list[Any]:
-    """Give a few values of each type of the field."""
+    """Return a few values of each type of the field."""
     values: list[Any] = []
     if times is not None and "string" in found.types:
         values += _TEXTS["date" if times.name == "dates" else "date-time"]

@@ -28,7 +28,7 @@ CODES: Final = {
 
 
 def registered(base: DataContract, candidate: DataContract) -> tuple[Consumer, ...]:
-    """Give the consumers of both contracts; one that stands in both reads what either says.
+    """Return the consumers of both contracts; one that stands in both reads what either says.
 
     A change cannot get rid of a consumer by leaving it out.
     """
@@ -48,7 +48,7 @@ def registered(base: DataContract, candidate: DataContract) -> tuple[Consumer, .
 def touched(
     fields: Collection[str], consumers: Collection[Consumer], declared: Container[str]
 ) -> tuple[str, ...]:
-    """Give the ids of the consumers that read one of some fields, part of one, or what holds one; sorted.
+    """Return the ids of the consumers that read one of some fields, part of one, or what holds one; sorted.
 
     A consumer that does not say what it reads is touched by everything.
     """
@@ -68,7 +68,7 @@ def touched(
 def unacknowledged(
     comparison: Comparison, acknowledgements: Collection[str], *, version: str
 ) -> tuple[str, ...]:
-    """Give the ids of the consumers that must still agree before a candidate of this version may replace the base.
+    """Return the ids of the consumers that must still agree before a candidate of this version may replace the base.
 
     Those are the ones that a breaking finding touches; a new major version needs nobody's word.
     """
@@ -164,7 +164,7 @@ def _keeps(judge: Judge, assumes: Any) -> Inclusion:
 
 
 def _is_written(judge: Judge, difference: Difference) -> bool:
-    """Whether the record that shows a difference is really one that the contract writes."""
+    """Return whether the record that shows a difference is really one that the contract writes."""
     shown = difference.counterexample
     if shown is None or judge.plan is None or judge.avro is not None:
         return False

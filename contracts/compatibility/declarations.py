@@ -130,12 +130,12 @@ def _compatibility(base: DataContract, candidate: DataContract) -> Iterator[Chan
 
 
 def keeps_level(before: Compatibility, after: Compatibility) -> bool:
-    """Whether a level forbids all that another one forbids."""
+    """Return whether a level forbids all that another one forbids."""
     return directions_of(before) <= directions_of(after) and is_transitive(before) <= is_transitive(after)
 
 
 def accepts_more_framings(base: DataContract, candidate: DataContract) -> bool:
-    """Whether records in another form than those that the base takes pass under the candidate's framing."""
+    """Return whether records in another form than those that the base takes pass under the candidate's framing."""
     return not _PAYLOADS[candidate.framing] <= _PAYLOADS[base.framing]
 
 

@@ -9,12 +9,12 @@ from contracts.verdict import Severity
 
 
 def effect(rule: Rule, contract: DataContract) -> OnViolation | None:
-    """Say what breaking a rule does to a record; None when it is a warning."""
+    """Return what breaking a rule does to a record; None when it is a warning."""
     if rule.severity is Severity.WARNING:
         return None
     return rule.on_violation or contract.on_violation
 
 
 def refuses(rule: Rule, contract: DataContract) -> bool:
-    """Whether breaking a rule keeps a record from being written."""
+    """Return whether breaking a rule keeps a record from being written."""
     return effect(rule, contract) not in {None, OnViolation.ALERT}

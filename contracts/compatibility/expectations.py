@@ -123,7 +123,7 @@ def _meaning(side: _Side) -> tuple[Any, ...]:
 
 
 def _compared(old: Expectation, new: Expectation) -> tuple[bool | None, bool | None]:
-    """Say whether an expectation is tighter, and whether it is looser; None when that cannot be told."""
+    """Return whether an expectation is tighter, and whether it is looser; None when that cannot be told."""
     if old.type != new.type:
         return None, None
     left, right = dict(old.kwargs), dict(new.kwargs)
@@ -178,7 +178,7 @@ def _consequences(old: _Side, new: _Side) -> str:
 
 
 def _fields(contract: DataContract, expectation: Expectation) -> tuple[str, ...]:
-    """Give the field of the column that an expectation is about; "" where it is about the table, or many columns."""
+    """Return the field of the column that an expectation is about; "" where it is about the table, or many columns."""
     column = expectation.kwargs.get("column")
     declared = next((each.from_ for each in contract.columns if each.name == column), None)
     if declared is not None:

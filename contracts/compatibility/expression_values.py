@@ -86,7 +86,7 @@ def constant_of(node: Node) -> Constant | None:
 
 
 def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
-    """Give a value for each constant, for all between two neighbours, and beyond them; and one of each other sort."""
+    """Yield a value for each constant, for all between two neighbours, and beyond them; and one of each other sort."""
     keys: dict[Sort, set[Any]] = {sort: set() for sort in Sort}
     for constant in constants:
         keys[constant.sort].add(constant.key)
@@ -115,7 +115,7 @@ def _numbers(keys: list[Fraction]) -> Iterator[Value]:
 
 
 def _number(number: Fraction) -> Iterator[Value]:
-    """Give a number as each type that has it."""
+    """Yield a number as each type that has it."""
     if number.denominator != 1:
         yield Value(float(number), _NUMBER)
         return
@@ -125,7 +125,7 @@ def _number(number: Fraction) -> Iterator[Value]:
 
 
 def _strings(keys: list[str]) -> Iterator[Value]:
-    """Give texts: nothing lies between a text and that text with the first of all characters after it."""
+    """Yield texts: nothing lies between a text and that text with the first of all characters after it."""
     for text in dict.fromkeys(["", *keys, *(f"{key}{_FIRST_CHARACTER}" for key in keys)]):
         yield Value(text, frozenset({"string"}))
 

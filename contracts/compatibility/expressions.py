@@ -98,7 +98,7 @@ Evaluator = Callable[[Answers], int]
 
 
 def refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Budget | None = None) -> bool:
-    """Whether each record that breaks a rule surely breaks one of others. True is proven; False says nothing.
+    """Return whether each record that breaks a rule surely breaks one of others. True is proven; False says nothing.
 
     `members` says what is known of the records in question, all of which fit their schema. Only rules about the same
     field, or all about the whole record, are compared. A `budget` that is spent proves nothing; `members` may spend
@@ -123,7 +123,7 @@ def _refuses_as_much(rule: Cel, others: list[Cel], members: Members, budget: Bud
 
 
 def _lets_more_nulls_pass(one: Cel, other: Cel) -> bool:
-    """Whether a rule about a field leaves it to be missing, and the other does not."""
+    """Return whether a rule about a field leaves it to be missing, and the other does not."""
     return one.field is not None and one.nulls == "pass" and other.nulls == "violate"
 
 
@@ -142,11 +142,11 @@ class _Expression:
     terms: frozenset[_Term]
 
     def may_break(self, answers: Answers) -> bool:
-        """Whether a record with these answers may break the rule."""
+        """Return whether a record with these answers may break the rule."""
         return bool(self.evaluate(answers) & (_FALSE | _ERROR | (_UNKNOWN if self.breaks_unknown else 0)))
 
     def surely_breaks(self, answers: Answers) -> bool:
-        """Whether every record with these answers breaks the rule."""
+        """Return whether every record with these answers breaks the rule."""
         return not self.evaluate(answers) & (_TRUE | (0 if self.breaks_unknown else _UNKNOWN))
 
 
@@ -182,7 +182,7 @@ def _proven(wanted: _Expression, known: list[_Expression], members: Members, bud
 def _answers(
     term: _Term, asked: list[_Question], roots: Roots, members: Members, astray: int
 ) -> Iterator[tuple[int, ...]]:
-    """Give what a term may answer to its questions, together."""
+    """Yield what a term may answer to its questions, together."""
     if term.is_free:
         yield from ((answer,) for answer in _ANSWERS)
         return
@@ -298,7 +298,7 @@ def _chosen(condition: Evaluator, one: Evaluator, other: Evaluator) -> Evaluator
 
 @lru_cache(maxsize=256)
 def _joined(one: int, other: int) -> int:
-    """Give what `&&` may answer, of what its sides may: which of two errors it tells is left open."""
+    """Return what `&&` may answer, of what its sides may: which of two errors it tells is left open."""
     found = 0
     for left, right in product(_ANSWERS, _ANSWERS):
         if one & left and other & right:

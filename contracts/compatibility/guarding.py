@@ -44,7 +44,7 @@ class Guard:
         """By rule the value that mended the last record."""
 
     def examples(self, differences: Iterable[Difference], separates: Separates) -> Examples:
-        """Give records that keep the rules, for as many of some refuted differences as they are found for."""
+        """Return records that keep the rules, for as many of some refuted differences as they are found for."""
         found: Examples = {}
         for each in differences:
             if each.counterexample is not None and len(found) < _MAX_MENDED:
@@ -65,7 +65,7 @@ class Guard:
         return Counterexample(text) if all(is_kept(record) for _, is_kept in self._rules) else None
 
     def _changed(self, record: Any, rule: Rule) -> Iterator[tuple[Any, str, Any]]:
-        """Give the record with other values of a rule's field, the shortest first: the value, the text, what it says."""
+        """Yield the record with other values of a rule's field, the shortest first: the value, the text, what it says."""
         for field in fields_of_rule(rule):
             path = tokens(field)
             known = [self._helped[rule.id]] if rule.id in self._helped else []
@@ -86,7 +86,7 @@ def _test(schema: dict[str, Any]) -> Callable[[Any], bool]:
 
 
 def _with(record: Any, path: Path, value: Any) -> dict[str, Any] | None:
-    """Give the record with a value at a path; None when the path does not lead into it."""
+    """Return the record with a value at a path; None when the path does not lead into it."""
     if not isinstance(record, dict):
         return None
     name, rest = path[0], path[1:]

@@ -56,11 +56,11 @@ class Intervals:
         return self.complement().union(other).complement()
 
     def is_empty(self, *, whole: bool) -> bool:
-        """Whether there is no value; with `whole`, no integer."""
+        """Return whether there is no value; with `whole`, no integer."""
         return (not whole and not self.parts) or (whole and next(self.wholes(), None) is None)
 
     def wholes(self) -> Iterator[int]:
-        """Give an integer of each interval that has one."""
+        """Yield an integer of each interval that has one."""
         for low, high in self.parts:
             first = _first_whole(low)
             if first is None:
@@ -71,7 +71,7 @@ class Intervals:
 
 
 def _first_whole(cut: Cut) -> int | None:
-    """Give the smallest integer behind a cut; None before all and after all."""
+    """Return the smallest integer behind a cut; None before all and after all."""
     value, is_after = cut
     if isinstance(value, float):
         return None

@@ -71,7 +71,7 @@ class Judge:
         return AvroFormat(schema).fields
 
     def takes_long(self, record: Any) -> bool:
-        """Whether the schema looks at a record more often than is judged; a nesting of forty levels may take 2^40 looks."""
+        """Return whether the schema looks at a record more often than is judged; a nesting of forty levels may take 2^40 looks."""
         work = self._work
         return work is None or not work.effort(record).is_bounded
 
@@ -94,7 +94,7 @@ class Judge:
             return None
 
     def listed(self, path: Path) -> tuple[Any, ...]:
-        """Give values that the schema names for a field: of an enum, of bounds."""
+        """Return values that the schema names for a field: of an enum, of bounds."""
         schema = self.contract.schema_
         if isinstance(schema, JsonSchema):
             return listed(schema.definition, path)
@@ -123,7 +123,7 @@ class Pair:
         self.new = new
 
     def seeds(self, needed: tuple[Path, ...]) -> Iterator[Any]:
-        """Give some small records that should fit the schema of `old`, with the objects at some paths."""
+        """Yield some small records that should fit the schema of `old`, with the objects at some paths."""
         schema = self.old.contract.schema_
         if isinstance(schema, JsonSchema):
             yield sample(schema.definition, needed)
@@ -134,13 +134,13 @@ class Pair:
             yield plain_of(Filling(sizes).fill(root, self.new.avro))
 
     def judge(self, records: Iterable[Any]) -> Iterator[Refusal]:
-        """Give the records that `old` writes and that break something of `new`."""
+        """Yield the records that `old` writes and that break something of `new`."""
         iterator = iter(records)
         while batch := list(islice(iterator, _BATCH)):
             yield from self._judge(batch)
 
     def broken(self, record: Any) -> frozenset[str] | None:
-        """Give the rules of `old` that keep it from writing a record; None when the schema does."""
+        """Return the rules of `old` that keep it from writing a record; None when the schema does."""
         plan = self.old.plan
         value = self._old_value(record)
         if plan is None or value is None:
@@ -186,7 +186,7 @@ class Pair:
             return None
 
     def _new_value(self, value: bytes) -> bytes | None:
-        """Give what `new` reads of a value that `old` wrote, written with its own schema; None when it reads none."""
+        """Return what `new` reads of a value that `old` wrote, written with its own schema; None when it reads none."""
         if isinstance(self.old.contract.schema_, JsonSchema):
             return value
         if self._avro_schemas is None or self.new.avro is None:

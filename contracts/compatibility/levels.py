@@ -24,5 +24,5 @@ def directions_of(level: Compatibility) -> frozenset[Direction]:
 
 
 def is_transitive(level: Compatibility) -> bool:
-    """Whether a level looks at every earlier version, and not at the latest alone."""
+    """Return whether a level looks at every earlier version, and not at the latest alone."""
     return level.value.endswith("_TRANSITIVE")

@@ -8,7 +8,7 @@ from contracts.fields import join, tokens
 
 
 def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:
-    """Whether one place is the other, lies in it, or holds it.
+    """Return whether one place is the other, lies in it, or holds it.
 
     `declared` are the pointers that the schema declares: `*` stands for none of their names.
     """

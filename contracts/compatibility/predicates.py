@@ -53,13 +53,13 @@ class Strings:
                 return Strings(self.listed | other.listed, False, unmatched)
 
     def has(self, text: str) -> bool:
-        """Whether a string is in the set."""
+        """Return whether a string is in the set."""
         return (text in self.listed) != self.is_complement or any(
             not matches(pattern, text) for pattern in self.unmatched
         )
 
     def is_within(self, other: Strings) -> bool:
-        """Whether every string of this set is surely one of the other's."""
+        """Return whether every string of this set is surely one of the other's."""
         left_out = [text for text in other.listed if not other.has(text)] if other.is_complement else None
         if self.is_complement and (left_out is None or not self.listed.issuperset(left_out)):
             return False
@@ -93,7 +93,7 @@ class Refused:
         )
 
     def is_within(self, other: Refused, domain: Domain) -> bool:
-        """Whether everything refused here is surely refused there."""
+        """Return whether everything refused here is surely refused there."""
         return (
             (other.null or not self.null)
             and self.booleans <= other.booleans
@@ -206,12 +206,12 @@ def _of_field(
 
 
 def domain_of(found: FieldType) -> Domain:
-    """Say what the schema says of a field."""
+    """Return what the schema says of a field."""
     return Domain(order_of_times(found), "number" not in found.types)
 
 
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
-    """Whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
+    """Return whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
     others = list(others)
     match predicate:
         case OfField():
@@ -244,7 +244,7 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
 
 
 def fields_of(predicate: Predicate) -> tuple[str, ...]:
-    """Give the fields that a rule reads; none for an expression."""
+    """Return the fields that a rule reads; none for an expression."""
     match predicate:
         case OfField() | NearNow():
             return (predicate.field,)
@@ -257,7 +257,7 @@ def fields_of(predicate: Predicate) -> tuple[str, ...]:
 
 
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:
-    """Whether bounds from now on make sure of others."""
+    """Return whether bounds from now on make sure of others."""
     if (one.field, one.now, one.sort) != (other.field, other.now, other.sort) or (
         other.null and not one.null
     ):
@@ -271,7 +271,7 @@ def _bounds_imply(one: NearNow, other: NearNow) -> bool:
 
 
 def _orders_imply(one: InOrder, other: InOrder) -> bool:
-    """Whether an order makes sure of another: of some of its fields, and no stricter."""
+    """Return whether an order makes sure of another: of some of its fields, and no stricter."""
     if _arrays(one) != _arrays(other) or one.compare_as != other.compare_as:
         return False  # without elements to go through, nothing is in order or out of it
     left = iter(one.fields)
@@ -292,7 +292,7 @@ def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
 
 
 def _from_now(rule: Rule) -> tuple[Cut | None, Cut | None] | None:
-    """Give the bounds of a rule that are all from now on; None for any other rule."""
+    """Return the bounds of a rule that are all from now on; None for any other rule."""
     match rule:
         case Freshness():
             age, ahead = span_of(rule.max_age), None if rule.max_ahead is None else span_of(rule.max_ahead)

@@ -29,7 +29,7 @@ _OBJECT: Final = frozenset({"object"})
 
 
 def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) -> bool:
-    """Whether every record that fits the schema of a contract, and keeps its rules, keeps this rule.
+    """Return whether every record that fits the schema of a contract, and keeps its rules, keeps this rule.
 
     True is proven; False says nothing. Only for JSON Schema.
     """
@@ -47,7 +47,7 @@ def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) 
 
 
 def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
-    """Say what is known of a member of every record that fits the schema; None where nothing is proven."""
+    """Return what is known of a member of every record that fits the schema; None where nothing is proven."""
     found = [fields.find(join(path[:length])) for length in range(len(path) + 1)]
     types = [each.types for each in found if each is not None]
     if len(types) < len(found) or any(token.isdigit() or token == EACH for token in path):
@@ -67,7 +67,7 @@ def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Membe
 
 
 def _is_within(schema: JsonSchema, wanted: dict[str, Any]) -> bool:
-    """Whether all that fits a schema surely fits what is wanted."""
+    """Return whether all that fits a schema surely fits what is wanted."""
     definition = True if schema.definition is None else schema.definition
     dialect = dialect_of(definition)
     is_asserted = schema.formats == "assert"
@@ -89,14 +89,14 @@ def with_rules(
 
 
 def with_schemas(definition: dict[str, Any], parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Give a schema that asks for some more."""
+    """Return a schema that asks for some more."""
     return {**definition, "allOf": [*definition.get("allOf", []), *parts]}
 
 
 def kept_rules(
     definition: Any, contract: DataContract, fields: SchemaFields, places: Iterable[str] = ("",)
 ) -> list[tuple[Rule, dict[str, Any]]]:
-    """Give the rules about some places that keep records from being written, each with its schema.
+    """Return the rules about some places that keep records from being written, each with its schema.
 
     None of them where a schema beside `definition` would change what that one says.
     """
@@ -115,7 +115,7 @@ def kept_rules(
 
 
 def _counts_evaluated(definition: Any) -> bool:
-    """Whether a schema has a keyword to which properties named elsewhere make a difference."""
+    """Return whether a schema has a keyword to which properties named elsewhere make a difference."""
     text = repr(definition)
     return "unevaluatedProperties" in text or "unevaluatedItems" in text
 
@@ -181,6 +181,6 @@ def _type_name(value: Any) -> str:
 
 
 def dialect_of(definition: Any) -> dict[str, Any]:
-    """Give the keyword that names the dialect of a schema, if it names one."""
+    """Return the keyword that names the dialect of a schema, if it names one."""
     is_known = isinstance(definition, dict) and isinstance(definition.get("$schema"), str)
     return {"$schema": definition["$schema"]} if is_known else {}

@@ -65,7 +65,7 @@ def compare_rules(base: Judge, candidate: Judge, altered: frozenset[str] = froze
 def _one_way(
     base: Judge, candidate: Judge, direction: Direction, altered: frozenset[str]
 ) -> Iterator[tuple[str, Change]]:
-    """Give the rules of the new side that the old side does not make sure of.
+    """Yield the rules of the new side that the old side does not make sure of.
 
     Backward, the base is old and the candidate new; forward, the reverse.
     """
@@ -108,7 +108,7 @@ def _one_way(
 
 
 def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bool:
-    """Whether a rule stands in both contracts, word by word, and about a field of the same type."""
+    """Return whether a rule stands in both contracts, word by word, and about a field of the same type."""
     if predecessor is None or not refuses(predecessor, old.contract):
         return False
     if meaning_of(rule) != meaning_of(predecessor):
@@ -119,7 +119,7 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
 
 
 def _refusing(judge: Judge) -> list[Predicate]:
-    """Give the rules that keep records from being written."""
+    """Return the rules that keep records from being written."""
     rules = [rule for rule in judge.contract.rules if refuses(rule, judge.contract)]
     return [each for rule in rules if (each := predicate_of(rule, judge.fields)) is not None]
 
@@ -130,7 +130,7 @@ def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
 
 
 def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
-    """Whether expressions of the old side refuse what an expression refuses."""
+    """Return whether expressions of the old side refuse what an expression refuses."""
     if not isinstance(rule, Cel) or len(rule.expr) > MAX_EXPRESSION:
         return False
     others = [
@@ -227,7 +227,7 @@ def _difference(before: Rule | None, after: Rule | None) -> str:
 
 
 def _effects_differ(old: Rule, new: Rule, base: DataContract, candidate: DataContract) -> bool:
-    """Whether the consequence of a rule changed among those that keep records, or among those that do not."""
+    """Return whether the consequence of a rule changed among those that keep records, or among those that do not."""
     return effect(old, base) is not effect(new, candidate) and refuses(old, base) == refuses(new, candidate)
 
 
@@ -248,7 +248,7 @@ def _document(rule: Rule) -> dict[str, Any]:
 
 
 def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tuple[str, str]:
-    """Give the place of a rule in the candidate and in the base; of its one changed key where there is just one."""
+    """Return the place of a rule in the candidate and in the base; of its one changed key where there is just one."""
     places, documents = [], []
     for contract in (candidate, base):
         index = next((index for index, rule in enumerate(contract.rules) if rule.id == rule_id), None)

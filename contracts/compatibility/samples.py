@@ -1,4 +1,4 @@
-"""Small values of a JSON Schema, guessed: nobody relies on them before a judge has said that they fit."""
+"""Small values of a JSON Schema, guessed: no one relies on them before a judge has said that they fit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sample(schema: Any, needed: tuple[Path, ...] = ()) -> Any:
 
 
 def listed(schema: Any, path: Path) -> tuple[Any, ...]:
-    """Give values that a schema names for the member at a path, and its bounds with a step beyond them."""
+    """Return values that a schema names for the member at a path, and its bounds with a step beyond them."""
     guess = _Guess(schema)
     values: list[Any] = []
     for part in guess.at(schema, path):
@@ -69,7 +69,7 @@ class _Guess:
                 return _EMPTY[kind]
 
     def at(self, schema: Any, path: Path) -> list[dict[str, Any]]:
-        """Give what a schema asks of the member at a path, for each alternative."""
+        """Return what a schema asks of the member at a path, for each alternative."""
         parts = self._alternatives(schema, 0)
         if not path:
             return parts
@@ -150,7 +150,7 @@ def _string(schema: dict[str, Any]) -> str:
 
 
 def _matching(schema: dict[str, Any]) -> str | None:
-    """Give a shortest string of a pattern that is long enough, and not too long."""
+    """Return a shortest string of a pattern that is long enough, and not too long."""
     pattern, most = schema["pattern"], schema.get("maxLength")
     if automaton_of(pattern) is None:
         return None

@@ -52,7 +52,7 @@ def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
 
 
 def altered_fields(changes: list[Change]) -> frozenset[str]:
-    """Give the fields that a reader with the other schema reads as other values."""
+    """Return the fields that a reader with the other schema reads as other values."""
     return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
 
 
@@ -78,7 +78,7 @@ def _one_way(old: Judge, definition: Any, way: json_schema.Way, direction: Direc
 def _guarded(
     old: Judge, definition: Any, way: json_schema.Way, inclusion: Inclusion
 ) -> tuple[bool, Examples]:
-    """Say whether anything is left of an inclusion's differences once the rules of `old` count, with examples that keep them.
+    """Return whether anything is left of an inclusion's differences once the rules of `old` count, with examples that keep them.
 
     What the new schema asks for, rules of the old contract may have asked for.
     """
@@ -147,7 +147,7 @@ def _remark(remark: Difference, direction: Direction) -> Change:
 
 
 def _places(difference: Difference, direction: Direction) -> tuple[str, str]:
-    """Give the places in the candidate and in the base."""
+    """Return the places in the candidate and in the base."""
     places = difference.new_pointer, difference.old_pointer
     after, before = places if direction is Direction.BACKWARD else places[::-1]
     return _DEFINITION + after, _DEFINITION + before

@@ -147,7 +147,7 @@ def _fields(rules: Iterable[Rule]) -> list[str]:
 
 
 def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iterator[Any]:
-    """Give the seed with every choice of values in its fields, those of small indexes first."""
+    """Yield the seed with every choice of values in its fields, those of small indexes first."""
     paths = list(choices)
     sizes = [len(values) for values in choices.values()]
     count = 0
@@ -163,7 +163,7 @@ def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iter
 
 
 def _summing(sizes: list[int], total: int) -> Iterator[tuple[int, ...]]:
-    """Give the indexes, one below each size, that add up to a total."""
+    """Yield the indexes, one below each size, that add up to a total."""
     if not sizes:
         if total == 0:
             yield ()

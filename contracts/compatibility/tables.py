@@ -75,7 +75,7 @@ def _compared(old: _Column, new: _Column) -> Iterator[Change]:
 
 
 def _is_wider(narrow: str, wide: str) -> bool:
-    """Whether a column of the second type holds every value of the first."""
+    """Return whether a column of the second type holds every value of the first."""
     left, right = _DECIMAL.fullmatch(narrow), _DECIMAL.fullmatch(wide)
     if left and right:
         return left[2] == right[2] and int(left[1]) <= int(right[1])
@@ -83,7 +83,7 @@ def _is_wider(narrow: str, wide: str) -> bool:
 
 
 def _columns(judge: Judge) -> dict[str, _Column] | None:
-    """Give the columns by their names in lower case; None when they do not compile."""
+    """Return the columns by their names in lower case; None when they do not compile."""
     contract = judge.contract
     if contract.columns:
         return {

@@ -23,7 +23,7 @@ _UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
 
 
 def is_common(pattern: str) -> bool:
-    """Whether a pattern means the same in RE2 and in ECMA-262."""
+    """Return whether a pattern means the same in RE2 and in ECMA-262."""
     return not _UNSURE.search(pattern)
 
 
@@ -38,17 +38,17 @@ def bounded_searches(most: int = MAX_SEARCHES) -> Iterator[None]:
 
 
 def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
-    """Give a shortest string that matches some patterns and not others; None when none was found."""
+    """Return a shortest string that matches some patterns and not others; None when none was found."""
     return _answer(inside, outside)[0] if _may_search() else None
 
 
 def includes_pattern(wide: str, narrow: str) -> bool:
-    """Whether every string that matches `narrow` surely matches `wide`."""
+    """Return whether every string that matches `narrow` surely matches `wide`."""
     return wide == narrow or (_may_search() and _answer((narrow,), (wide,)) == (None, True))
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a string holds a match of a pattern, as the judge of rules sees it."""
+    """Return whether a string holds a match of a pattern, as the judge of rules sees it."""
     return _compiled(pattern).search(text) is not None
 
 
@@ -61,7 +61,7 @@ def _may_search() -> bool:
 
 @lru_cache(maxsize=1024)
 def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
-    """Give a string, and whether the answer is certain."""
+    """Return a string, and whether the answer is certain."""
     if not all(is_common(each) and automaton_of(each) is not None for each in (*inside, *outside)):
         return None, False
     try:

@@ -20,7 +20,7 @@ _ANNOTATIONS: Final = frozenset(
 
 
 def suggested_version(base: str, findings: Iterable[Finding]) -> str:
-    """Give the smallest version above `base` that some findings allow.
+    """Return the smallest version above `base` that some findings allow.
 
     Major for a breaking finding, minor for any other that concerns records, patch for annotations. A pre-release of
     the version that is due is followed by that version.
@@ -40,5 +40,5 @@ def suggested_version(base: str, findings: Iterable[Finding]) -> str:
 
 
 def major(version: str) -> int:
-    """Give the major number of a version."""
+    """Return the major number of a version."""
     return int(version.split(".", maxsplit=1)[0])

@@ -163,7 +163,7 @@ def _filled_in(base: DataContract, candidate: DataContract) -> Iterator[Weakenin
 
 
 def _raises(old: ErrorBudget, new: ErrorBudget | None) -> bool:
-    """Whether a budget allows more refusals. Another window or action cannot be compared, but for the action `fail`."""
+    """Return whether a budget allows more refusals. Another window or action cannot be compared, but for the action `fail`."""
     if new is None or new.window_records != old.window_records:
         return True
     return (

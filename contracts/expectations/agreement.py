@@ -27,7 +27,7 @@ class LibraryFinding:
 
 
 def agrees(compiled: CompiledExpectation, ours: Finding, theirs: LibraryFinding) -> bool:
-    """Whether two findings about the same rows are the same."""
+    """Return whether two findings about the same rows are the same."""
     if any(isinstance(bound, Fraction) and float(bound) != bound for bound in _bounds(compiled)):
         return True  # the library rounds such a bound to a double, and its answer is about another one
     if "distinct" not in compiled.expectation.type and None not in {ours.unexpected, theirs.unexpected}:

@@ -59,7 +59,7 @@ class Reader:
     problems: list[Problem] = field(default_factory=list)
 
     def read(self) -> Given | None:
-        """Give the arguments, or None with the problems."""
+        """Return the arguments, or None with the problems."""
         for name in self.kwargs:
             if name not in self.shape.arguments:
                 known = suggest(name, self.shape.arguments) if self.shape.arguments else ""

@@ -22,17 +22,17 @@ Values = tuple[Any, ...]
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column holds numbers."""
+    """Return whether a column holds numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Whether the values of a column have an order that bounds can be given in."""
+    """Return whether the values of a column have an order that bounds can be given in."""
     return is_number(kind) or bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def is_listed(kind: pa.DataType) -> bool:
-    """Whether values of a column can be listed in a contract."""
+    """Return whether values of a column can be listed in a contract."""
     return is_ordered(kind) or bool(pa.types.is_string(kind) or pa.types.is_boolean(kind))
 
 
@@ -112,7 +112,7 @@ class Interval:
         return self.low > self.high  # type: ignore[operator] # both are of the column's type
 
     def holds(self, value: Any) -> bool:
-        """Whether a value lies between the bounds. A NaN lies nowhere."""
+        """Return whether a value lies between the bounds. A NaN lies nowhere."""
         if isinstance(value, float) and math.isnan(value):
             return False
         above = self.low is None or value > self.low or (not self.strict_low and value == self.low)
@@ -122,7 +122,7 @@ class Interval:
         )
 
     def squared(self) -> Interval:
-        """Give the interval of the squares of the numbers in it that are not negative."""
+        """Return the interval of the squares of the numbers in it that are not negative."""
         low, high = self.low, self.high
         if isinstance(low, Fraction):
             low = low * low if low >= 0 else None
@@ -188,7 +188,7 @@ def _count_false(array: pa.Array) -> int:
 
 
 def among(values: pa.Array, listed: Iterable[Any]) -> pa.Array:
-    """Say of each value of an array, without nulls, whether it is listed."""
+    """Return for each value of an array, without nulls, whether it is listed."""
     wanted = pa.array(list(listed), values.type)
     if pa.types.is_floating(values.type):  # minus zero is zero
         zero = pa.scalar(0.0, values.type)

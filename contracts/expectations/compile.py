@@ -64,7 +64,7 @@ class ExpectationPlan:
         return reduce(self._merged, parts, nothing)
 
     def find(self, partials: Partials) -> tuple[Finding | None, ...]:
-        """Say what each expectation found, in contract order; None where Great Expectations is to be asked."""
+        """Return what each expectation found, in contract order; None where Great Expectations is to be asked."""
         noted = dict(zip(self.metrics, partials, strict=True))
         return tuple(
             each.check.find(*(noted[metric] for metric in each.check.metrics)) if each.check else None
@@ -138,7 +138,7 @@ def _check(expectation: Expectation, shape: Shape, given: Given, columns: pa.Sch
 
 
 def _go_together(given: Given, columns: pa.Schema) -> bool:
-    """Whether two columns compare without rounding, and without a NaN."""
+    """Return whether two columns compare without rounding, and without a NaN."""
     kinds = [columns.field(name).type for name in (given.column, given.second)]
     if any(pa.types.is_floating(kind) for kind in kinds):
         return False

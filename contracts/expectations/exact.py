@@ -55,7 +55,7 @@ def _of_integers(values: Any, *, squared: bool) -> int:
 
 
 def _unscaled(values: pa.Array) -> Any:
-    """Give the integers that decimals are kept as: in 64 bits each where all of them fit."""
+    """Return the integers that decimals are kept as: in 64 bits each where all of them fit."""
     words = np.frombuffer(values.buffers()[1], np.int64).reshape(-1, 2)
     words = words[values.offset : values.offset + len(values)]
     low, high = words[:, 0], words[:, 1]
@@ -113,7 +113,7 @@ def _scaled(parts: Any, exponents: Any, power: int) -> Fraction:
 
 
 def highest_and_lowest(values: pa.Array) -> tuple[Any, Any, bool] | None:
-    """Give the lowest and the highest value of an array without nulls, and whether there is a NaN; None for no value.
+    """Return the lowest and the highest value of an array without nulls, and whether there is a NaN; None for no value.
 
     A NaN is above all numbers, as SQL has it; lowest and highest are then of the numbers, None without one.
     """

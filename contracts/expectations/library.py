@@ -17,7 +17,7 @@ _OF_A_VALUE = ("min_value", "max_value")
 
 
 def library_arguments(compiled: CompiledExpectation, columns: pa.Schema) -> dict[str, Any]:
-    """Give the arguments of an expectation for the library."""
+    """Return the arguments of an expectation for the library."""
     kwargs = dict(compiled.expectation.kwargs)
     if not compiled.columns:
         return kwargs
@@ -32,7 +32,7 @@ def library_arguments(compiled: CompiledExpectation, columns: pa.Schema) -> dict
 
 
 def library_columns(rows: pa.Table) -> pa.Table:
-    """Give typed columns as the library is to see them: timestamps of UTC, without a zone."""
+    """Return typed columns as the library is to see them: timestamps of UTC, without a zone."""
     plain = [
         pa.field(field.name, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type)
         for field in rows.schema

@@ -200,7 +200,7 @@ class _OfPair:
         return self.first, self.second
 
     def _pairs(self, rows: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        """Give the values of the rows that count."""
+        """Return the values of the rows that count."""
         left, right = rows.column(self.first), rows.column(self.second)
         if self.ignore == "neither" or not (left.null_count or right.null_count):
             return left, right

@@ -36,14 +36,14 @@ class Judged:
 
 
 def results_of(plan: EnforcementPlan, judged: Iterable[Judged]) -> tuple[ExpectationResult, ...]:
-    """Give the results as they are kept."""
+    """Return the results as they are kept."""
     classes = classes_of(plan.contract)
     classified = {column.name for column in plan.typed_columns if classes.touches(column.path)}
     return tuple(_result(plan.contract, each, classified) for each in judged)
 
 
 def refusals(results: Iterable[ExpectationResult], outcome: ExpectationOutcome) -> tuple[Violation, ...]:
-    """Give the violations of the expectations with this outcome: what every accepted record of the batch then has."""
+    """Return the violations of the expectations with this outcome: what every accepted record of the batch then has."""
     return tuple(
         Violation(Stage.EXPECTATION, result.id, "", Severity.ERROR, _message(result))
         for result in results

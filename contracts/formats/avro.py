@@ -93,7 +93,7 @@ class AvroFormat:
                 yield row, NO_PAYLOAD if payload is None else written.record(payload)
 
     def _by_writer(self, framed: Framed) -> Iterator[tuple[Written, Sequence[int], Sequence[bytes | None]]]:
-        """Give what each writer has written, as rows and their payloads.
+        """Yield what each writer has written, as rows and their payloads.
 
         Together, for a function that is met again at once is in the processor's cache, and so is what lies beside the
         payload before: of a thousand writers that take turns neither is.
@@ -116,11 +116,11 @@ class AvroFormat:
                 start = end
 
     def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
-        """Give none: what does not fit cannot be decoded."""
+        """Return none: what does not fit cannot be decoded."""
         return ()
 
     def written_with(self, text: str) -> Written:
-        """Give what reads data of another schema, by its text, as records of this one.
+        """Return what reads data of another schema, by its text, as records of this one.
 
         A text that is no schema gives a reader that refuses everything: somebody else let it into the registry.
         """

@@ -64,7 +64,7 @@ MALFORMED: Final = (MalformedError, IndexError, struct.error, UnicodeDecodeError
 
 
 def malformed(error: Exception) -> MalformedError:
-    """Say what a reader's error means."""
+    """Return what a reader's error means."""
     if isinstance(error, MalformedError):
         return error
     if isinstance(error, UnicodeDecodeError):
@@ -188,7 +188,7 @@ _PRIMITIVES: Final[dict[str, Reader]] = {
 
 
 def as_float(number: int) -> float:
-    """Give the float, of 32 bits, that is nearest to an integer of 64 bits; of two the even one."""
+    """Return the float, of 32 bits, that is nearest to an integer of 64 bits; of two the even one."""
     surplus = max(0, abs(number).bit_length() - _FLOAT_BITS)
     whole, rest = divmod(abs(number), 1 << surplus)
     half = (1 << surplus) / 2
@@ -373,7 +373,7 @@ def _deeper(depth: int) -> int:
 
 
 def _at(token: str, error: Exception) -> MalformedError:
-    """Say where a value is that cannot be read."""
+    """Return where a value is that cannot be read."""
     found = malformed(error)
     found.path.append(token)
     return found

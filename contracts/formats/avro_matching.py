@@ -32,7 +32,7 @@ PROMOTIONS: Final = {
 
 
 def matches(writer: AvroType, reader: AvroType) -> bool:
-    """Whether two types match: of one kind, and of one name where they have one. Fields are not looked at."""
+    """Return whether two types match: of one kind, and of one name where they have one. Fields are not looked at."""
     while True:
         match writer, reader:
             case (Union(), _) | (_, Union()):
@@ -54,12 +54,12 @@ def matches(writer: AvroType, reader: AvroType) -> bool:
 
 
 def names_match(writer: Named, reader: Named) -> bool:
-    """Whether the names match, without their namespaces, or through an alias of the reader."""
+    """Return whether the names match, without their namespaces, or through an alias of the reader."""
     return unqualified(writer.name) == unqualified(reader.name) or writer.name in reader.aliases
 
 
 def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
-    """Give the branches that readers resolve a type of the writer against; none when there is none to choose.
+    """Return the branches that readers resolve a type of the writer against; none when there is none to choose.
 
     The specification takes the first that matches. Apache's Java library looks for the same type and name before
     that, so that there may be two.
@@ -70,7 +70,7 @@ def chosen_branches(writer: AvroType, reader: Union) -> list[AvroType]:
 
 
 def field_pairs(writer: Record, reader: Record) -> dict[str, RecordField]:
-    """Give by its name each field of the reader that the writer writes, with the field that it is written as."""
+    """Return by its name each field of the reader that the writer writes, with the field that it is written as."""
     written = {each.name: each for each in writer.fields}
     pairs: dict[str, RecordField] = {}
     for each in reader.fields:
@@ -81,7 +81,7 @@ def field_pairs(writer: Record, reader: Record) -> dict[str, RecordField]:
 
 
 def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
-    """Give the fields of the reader whose aliases leave open which field of the writer is meant."""
+    """Return the fields of the reader whose aliases leave open which field of the writer is meant."""
     written = {each.name for each in writer.fields}
     claims: dict[str, int] = {}
     for each in reader.fields:
@@ -96,7 +96,7 @@ def ambiguous_fields(writer: Record, reader: Record) -> list[RecordField]:
 
 
 def is_same_type(writer: AvroType, reader: AvroType) -> bool:
-    """Tell whether two types are of one kind, and of one name where they have names."""
+    """Return whether two types are of one kind, and of one name where they have names."""
     match writer, reader:
         case Primitive(), Primitive():
             return writer.kind == reader.kind

@@ -142,7 +142,7 @@ def resolve(writer: AvroType, reader: AvroType) -> Node:
 
 
 def is_free(node: Node) -> bool:
-    """Whether a value takes no bytes."""
+    """Return whether a value takes no bytes."""
     return _is_free(node, ())
 
 

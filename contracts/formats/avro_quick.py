@@ -120,7 +120,7 @@ class _Writer:
         return self._program.make(("p",), body)
 
     def fields(self, node: Fields, wanted: frozenset[str]) -> tuple[list[str], dict[str, str]]:
-        """Write what reads the fields of these names from a payload `record`; gives the variables that they are in."""
+        """Write what reads the fields of these names from a payload `record`; returns the variables that they are in."""
         self._looks_later = True
         variables = self._members(node, "", 1, wanted)
         self._look("")
@@ -130,7 +130,7 @@ class _Writer:
         self._lines += [indent + line for line in lines]
 
     def _look(self, indent: str) -> None:
-        """Write the look at the strings between `s` and `i` that nobody wants; more than strings may follow.
+        """Write the look at the strings between `s` and `i` that no one wants; more than strings may follow.
 
         What lies between them there, lengths and numbers of one byte, is ASCII: no character can reach across it, so
         that all of it is UTF-8 if, and only if, each string is.
@@ -313,7 +313,7 @@ class _Writer:
     def _members(
         self, node: Fields, indent: str, depth: int, wanted: frozenset[str] | None
     ) -> dict[str, str]:
-        """Write the reading of a record's fields, of those of other names than `wanted` as a look; gives the variables."""
+        """Write the reading of a record's fields, of those of other names than `wanted` as a look; returns the variables."""
         members: dict[str, str] = {}
         for name, inner in node.steps:
             is_wanted = name is not None and (wanted is None or name in wanted)

@@ -175,7 +175,7 @@ def graph(parsed: Any) -> AvroType:
 
 
 def decimal_of(schema: dict[str, Any]) -> tuple[int, int] | None:
-    """Give precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
+    """Return precision and scale of a decimal; None for another type, or a decimal that is to be ignored as wrong."""
     if schema.get("logicalType") != "decimal" or schema["type"] not in ("bytes", "fixed"):
         return None
     precision, scale = schema.get("precision"), schema.get("scale", 0)

@@ -35,7 +35,7 @@ class Written:
             return _violation(malformed(error))
 
     def quick(self, records: int) -> QuickReader:
-        """Give the reader that is quick for `records` more of them.
+        """Return the reader that is quick for `records` more of them.
 
         What it raises for a payload, one of `avro_quick.DOUBTS`, says nothing: ask for the `record` then.
         """
@@ -47,7 +47,7 @@ class Written:
         return self._quick
 
     def test(self, rules: RuleSet, records: int) -> QuickTest:
-        """Give what says yes of a payload of which the record is known to break no rule, quick for `records` more of them.
+        """Return what says yes of a payload of which the record is known to break no rule, quick for `records` more of them.
 
         Anything else that it says, and what it raises, one of DOUBTS, says nothing. The rules are the same at each call.
         """

@@ -107,7 +107,7 @@ class Looks:
         return self._most_by_depth(self._limit)
 
     def exceed(self, record: Any) -> bool:
-        """Whether judging a record takes more looks than the limit, or more visits than are counted."""
+        """Return whether judging a record takes more looks than the limit, or more visits than are counted."""
         try:
             text = orjson.dumps(record, default=str)
         except orjson.JSONEncodeError:  # integers beyond 64 bits
@@ -115,7 +115,7 @@ class Looks:
         return not self._is_surely_few(text) and self._is_above(record)
 
     def _is_surely_few(self, text: bytes) -> bool:
-        """Whether no record with as many brackets and commas takes more looks than the limit."""
+        """Return whether no record with as many brackets and commas takes more looks than the limit."""
         brackets = text.count(b"[") + text.count(b"{")
         values = 1 + brackets + text.count(b",")
         begun = 1 + len(self._once) * brackets

@@ -45,11 +45,11 @@ class EcmaPatterns:
         self._originals: dict[str, str] = {}
 
     def original(self, pattern: str) -> str:
-        """Give the pattern as the schema has it."""
+        """Return the pattern as the schema has it."""
         return self._originals.get(pattern, pattern)
 
     def restored(self, message: str) -> str:
-        """Give a message about a pattern, which quotes it as JSON, with the pattern that the schema has."""
+        """Return a message about a pattern, which quotes it as JSON, with the pattern that the schema has."""
         for written, pattern in self._originals.items():
             message = message.replace(
                 json.dumps(written, ensure_ascii=False), json.dumps(pattern, ensure_ascii=False)

@@ -122,7 +122,7 @@ class JsonSchemaFormat:
         return tuple(found)
 
     def errors(self, record: Any) -> Iterator[tuple[Violation, jsonschema_rs.ValidationError]]:
-        """Give each way in which a record breaks the schema with the error behind it, which holds its values.
+        """Yield each way in which a record breaks the schema with the error behind it, which holds its values.
 
         None of a record with an integer of more than 4,300 digits, of which there is no error with values, nor of one
         that takes too many steps.
@@ -151,7 +151,7 @@ class JsonSchemaFormat:
         return frozenset(join(tuple(original(str(part)) for part in error.schema_path)) for error in errors)
 
     def _without_values(self, record: Any) -> Iterator[Violation]:
-        """Give each way in which a record breaks the schema, by keyword and place alone."""
+        """Yield each way in which a record breaks the schema, by keyword and place alone."""
         names = self.fields.names()
         for error in self._validator.evaluate(record).errors():
             keyword = tokens(error["schemaLocation"])[-1]
@@ -238,7 +238,7 @@ def _reference_error(message: str, definition: Schema) -> ContractError:
 
 
 def _ends(part: str, message: str) -> bool:
-    """Whether a part of a reference ends what a message quotes."""
+    """Return whether a part of a reference ends what a message quotes."""
     return bool(part) and f"{part}'" in message
 
 
@@ -264,7 +264,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(kind: jsonschema_rs.ValidationErrorKind, names: frozenset[str], patterns: EcmaPatterns) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Say what the schema asks for: its own limits, never a value or an undeclared name of the record."""
+    """Return what the schema asks for: its own limits, never a value or an undeclared name of the record."""
     kinds = jsonschema_rs.ValidationErrorKind
     match kind:
         case kinds.Type(types=types):

@@ -194,7 +194,7 @@ class _Work:
             steps += self._walked(each, limit - steps)
 
     def _counted(self, start: Subschema, limit: int) -> bool:
-        """Count the looks of a subschema from those of its parts; gives whether it leads back to itself."""
+        """Count the looks of a subschema from those of its parts; returns whether it leads back to itself."""
         is_looped = False
         within = {id(start)}
         stack = [(start, iter(start.here))]

@@ -56,7 +56,7 @@ class Teller:
     def tell(
         self, value: bytes | None, violations: Sequence[Violation], header: bytes | None = None
     ) -> tuple[Told, ...]:
-        """Say what the violations of a record mean; `value` are its bytes, `header` its schema header.
+        """Return what the violations of a record mean; `value` are its bytes, `header` its schema header.
 
         Raises Unavailable where the plan does: when a record names a schema that only a registry which is away can know.
         """
@@ -143,7 +143,7 @@ class Teller:
     def _errors(
         self, record: Any, violations: Sequence[Violation]
     ) -> dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]]:
-        """Give what breaks the schema, by the violation that it became."""
+        """Return what breaks the schema, by the violation that it became."""
         found: dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]] = {}
         payload_format = self._plan.payload_format
         if (
@@ -175,7 +175,7 @@ def _pointer(error: jsonschema_rs.ValidationError, violation: Violation) -> str:
 
 
 def _located(pointer: str, found: str, about: str, rule: Rule) -> tuple[str, ...]:
-    """Give the path of a rule's field, its `*` as the elements that the violation names."""
+    """Return the path of a rule's field, its `*` as the elements that the violation names."""
     path = tokens(pointer)
     if ANY not in path:
         return path
@@ -185,7 +185,7 @@ def _located(pointer: str, found: str, about: str, rule: Rule) -> tuple[str, ...
 
 
 def _steps(record: Any, path: tuple[str, ...]) -> Path:
-    """Give a path with positions in arrays as numbers, as far as the record goes."""
+    """Return a path with positions in arrays as numbers, as far as the record goes."""
     return tuple(_walk(record, path))
 
 

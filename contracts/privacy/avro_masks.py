@@ -1,8 +1,8 @@
-"""Masks in Avro's binary encoding: what is masked is written anew, all other bytes are copied as they came.
+"""Masks in Avro's binary encoding: what is masked is rewritten, all other bytes are copied as they came.
 
 The data stays what its writer's schema says, so that whoever reads the schema's id reads the record: a token needs a
 type with `string`, a redacted or dropped field one with `null`. Only blocks of arrays and maps that hold masked values
-are counted anew.
+are counted again.
 
 Source: Apache Avro 1.12 specification, "Binary encoding".
 """
@@ -184,7 +184,7 @@ def _blocks(copy_item: Copier, copy_name: Copier | None) -> Copier:
 
 
 def _branch(writer: AvroType, reader: AvroType | None) -> AvroType | None:
-    """Give the part of the reader's schema that a part of the writer's is read as."""
+    """Return the part of the reader's schema that a part of the writer's is read as."""
     if isinstance(reader, Union):
         return next(iter(chosen_branches(writer, reader)), None)
     return reader
@@ -203,7 +203,7 @@ def _is_null(node: AvroType) -> bool:
 
 
 def _prefix(writer: AvroType, is_wanted: Callable[[AvroType], bool]) -> bytes | None:
-    """Give what stands before a value of the wanted type: a union's index, or nothing; None when there is none."""
+    """Return what stands before a value of the wanted type: a union's index, or nothing; None when there is none."""
     if isinstance(writer, Union):
         found = [index for index, branch in enumerate(writer.branches) if is_wanted(branch)]
         return _long(found[0]) if found else None

@@ -48,7 +48,7 @@ class Classes:
         return bool(self.by_pointer)
 
     def of(self, path: Path, besides: Iterable[str] = ()) -> str | None:
-        """Give the class of the value at a path, None when it is not classified.
+        """Return the class of the value at a path, None when it is not classified.
 
         `besides` are pointers of `by_pointer` that do not count.
         """
@@ -63,7 +63,7 @@ class Classes:
         return None
 
     def touches(self, path: Path, besides: Iterable[str] = ()) -> bool:
-        """Whether classified values may stand at a path or below it.
+        """Return whether classified values may stand at a path or below it.
 
         So they may in a value that stands where an object with a classified field was agreed, whatever it is: text, or
         an element of an array.
@@ -96,7 +96,7 @@ class _Step:
         step.pointer, step.name = pointer, name
 
     def is_open(self, left_out: frozenset[str]) -> bool:
-        """Whether a pointer that counts ends here or below."""
+        """Return whether a pointer that counts ends here or below."""
         is_end = self.pointer is not None and self.pointer not in left_out
         return is_end or any(child.is_open(left_out) for child in self.children.values())
 
@@ -107,10 +107,10 @@ class _Step:
 
 
 def classes_of(contract: DataContract) -> Classes:
-    """Give the classified fields of a contract.
+    """Return the classified fields of a contract.
 
     These are its `classification`, the tags of its schema (`confluent:tags`, `classification`), and the fields of its `mask`. Every class
-    and tag but `public` counts, whatever its case: of a word that nobody here knows it is not known to be harmless.
+    and tag but `public` counts, whatever its case: of a word that no one here knows it is not known to be harmless.
     """
     found = {
         pointer: name for pointer, name in _tagged(contract).items() if pointer not in contract.classification
@@ -278,7 +278,7 @@ def _tag_of(node: dict[str, Any]) -> str | None:
 
 
 def _first_tag(schema: Any) -> str | None:
-    """Give some tag that stands anywhere in a schema, so that a value of it may be classified."""
+    """Return some tag that stands anywhere in a schema, so that a value of it may be classified."""
     stack = [schema]
     while stack:
         node = stack.pop()
@@ -293,7 +293,7 @@ def _first_tag(schema: Any) -> str | None:
 
 
 def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:
-    """Give what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
+    """Yield what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
     stack = [definition]
     while stack:
         node = stack.pop()

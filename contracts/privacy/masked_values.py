@@ -25,7 +25,7 @@ _UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
 class MaskedValues:
     """Masks record values and keys of one plan.
 
-    A JSON value is written anew: its masked members are replaced, and its spaces, escapes, repeated names and spellings
+    A JSON value is rewritten: its masked members are replaced, and its spaces, escapes, repeated names and spellings
     of numbers are those of the writer here; every number keeps its exact value. Of an Avro value only the masked fields
     change. A frame stays before its payload.
     """
@@ -51,7 +51,7 @@ class MaskedValues:
         return not self._plan.masks and self._key_mask is None
 
     def key(self, key: bytes | None) -> bytes | None:
-        """Give what is written instead of a record's key."""
+        """Return what is written instead of a record's key."""
         if key is None or self._key_mask is None:
             return key
         mask_key = self._plan.masks.key
@@ -60,7 +60,7 @@ class MaskedValues:
         return mask_key.token_of_key(key)
 
     def value(self, value: bytes | None, header: bytes | None = None) -> bytes | None:
-        """Give what is written instead of a value; `header` is its schema header. A tombstone stays one."""
+        """Return what is written instead of a value; `header` is its schema header. A tombstone stays one."""
         if value is None or not self._plan.masks:
             return value
         has_prefix = self._is_prefixed and value[:1] == b"\0" and len(value) >= PREFIX_BYTES
@@ -93,7 +93,7 @@ class MaskedValues:
         return parse(definition)
 
     def _writer(self, prefix: bytes, header: bytes | None) -> str | None:
-        """Give the text of the schema that a record names; None for the contract's own."""
+        """Return the text of the schema that a record names; None for the contract's own."""
         writers = self._plan.writers
         if writers is None:
             return None

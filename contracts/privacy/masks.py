@@ -48,7 +48,7 @@ class Masks:
         return bool(self.by_pointer)
 
     def over(self, path: tuple[str, ...]) -> tuple[Mask, int] | None:
-        """Give the mask that covers the value at a path, and how many steps lead to it; None when there is none."""
+        """Return the mask that covers the value at a path, and how many steps lead to it; None when there is none."""
         steps = [self.root]
         for count, token in enumerate(path, 1):
             steps = following(steps, token)
@@ -58,24 +58,24 @@ class Masks:
         return None
 
     def is_below(self, path: tuple[str, ...]) -> bool:
-        """Whether members of the value at a path are masked."""
+        """Return whether members of the value at a path are masked."""
         return bool(self._at(path))
 
     def applied(self, value: Any, path: tuple[str, ...] = ()) -> Any:
-        """Give the value at a path with its members masked; what is not masked is the same object.
+        """Return the value at a path with its members masked; what is not masked is the same object.
 
         What stands where masked members were agreed, and is neither object nor array, is redacted as a whole.
         """
         return self._applied(value, self._at(path))
 
     def token(self, value: Any) -> str:
-        """Give the token of a value that is not null. Raises SettingsError without a key."""
+        """Return the token of a value that is not null. Raises SettingsError without a key."""
         if self.key is None:
             _refuse_to_hash(self.by_pointer)
         return self.key.token(value)
 
     def _at(self, path: tuple[str, ...]) -> list[Step]:
-        """Give the steps at a path that lead on."""
+        """Return the steps at a path that lead on."""
         steps = [self.root]
         for token in path:
             steps = following(steps, token)
@@ -105,28 +105,28 @@ class Masks:
 
 
 def following(steps: list[Step], token: str) -> list[Step]:
-    """Give the steps that a name or position leads to."""
+    """Return the steps that a name or position leads to."""
     return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
 
 
 def strongest(steps: list[Step]) -> Mask | None:
-    """Give the mask that hides most; None when none of the steps is masked."""
+    """Return the mask that hides most; None when none of the steps is masked."""
     found = {step.mask for step in steps}
     return next((mask for mask in _STRONGEST if mask in found), None)
 
 
 def leads_into_arrays(steps: list[Step]) -> bool:
-    """Whether the steps lead to elements of an array."""
+    """Return whether the steps lead to elements of an array."""
     return any(name == ANY or name.isdigit() for step in steps for name in step.children)
 
 
 def masks_of(contract: DataContract, key: MaskKey | None = None) -> Masks:
-    """Give the masks of a contract."""
+    """Return the masks of a contract."""
     return Masks(contract.mask, key)
 
 
 def needs_key(contract: DataContract) -> bool:
-    """Whether records of a contract cannot be written without the key."""
+    """Return whether records of a contract cannot be written without the key."""
     return contract.key_mask is Mask.HASH or Mask.HASH in contract.mask.values()
 
 

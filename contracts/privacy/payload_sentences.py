@@ -42,12 +42,12 @@ _COLUMNS: Final = {
 
 
 def payload_remedy(code: str) -> str | None:
-    """Say what would have passed where a frame or a payload cannot be read."""
+    """Return what would have passed where a frame or a payload cannot be read."""
     return REMEDIES.get(code) or (_AVRO if code.startswith("avro.") else None)
 
 
 def column_remedy(column_type: str) -> str | None:
-    """Say what a column can hold."""
+    """Return what a column can hold."""
     name, _, parameters = column_type.partition("(")
     if name == "decimal":
         precision, scale = (int(each) for each in parameters.rstrip(")").split(","))
@@ -56,7 +56,7 @@ def column_remedy(column_type: str) -> str | None:
 
 
 def json_flaw(payload: bytes) -> str | None:
-    """Say where a payload stops being JSON: line and column, counted from 1, and never what stands there."""
+    """Return where a payload stops being JSON: line and column, counted from 1, and never what stands there."""
     try:
         json.loads(payload)
     except UnicodeDecodeError as error:

@@ -72,7 +72,7 @@ class Values:
 
 
 def pointers_in(rule: Rule) -> tuple[str, ...]:
-    """Give the pointers of the fields whose values a sentence about the rule holds; none for a kind not known here."""
+    """Return the pointers of the fields whose values a sentence about the rule holds; none for a kind not known here."""
     match rule:
         case Forbidden() | OneOf() | Matches() | Range() | Freshness():
             return (rule.field,)
@@ -115,7 +115,7 @@ def rule_sentence(rule: Rule, values: Values) -> str | None:  # noqa: PLR0911 - 
 
 
 def rule_remedy(rule: Rule, fields: SchemaFields) -> str | None:  # noqa: PLR0911 - one for each kind
-    """Say what would have kept a rule, from the contract alone: the rest of a sentence that begins `passes with`."""
+    """Return what would have kept a rule, from the contract alone: the rest of a sentence that begins `passes with`."""
     match rule:
         case Forbidden():
             return f"any value but {listed(rule.values)}"
@@ -162,7 +162,7 @@ def _range(rule: Range, values: Values) -> str | None:
 
 
 def _keys(value: Any, limit: Any, found: FieldType | None) -> tuple[Any, Any] | None:
-    """Give a value and a bound as they compare; None for a bound that counts from now, or what does not compare."""
+    """Return a value and a bound as they compare; None for a bound that counts from now, or what does not compare."""
     if found is None:
         return None
     order = order_of(found)
@@ -177,7 +177,7 @@ def _keys(value: Any, limit: Any, found: FieldType | None) -> tuple[Any, Any] | 
 
 
 def _limits(rule: Range) -> Iterator[tuple[str, Any]]:
-    """Give the bounds that a range has."""
+    """Yield the bounds that a range has."""
     for name in _BROKEN:
         limit = getattr(rule, name)
         if limit is not None:
@@ -185,7 +185,7 @@ def _limits(rule: Range) -> Iterator[tuple[str, Any]]:
 
 
 def _not_fresh(rule: Freshness, values: Values) -> str:
-    """Say what the moment is. When now was is not known any more, so that two bounds leave open which was broken."""
+    """Return what the moment is. When now was is not known any more, so that two bounds leave open which was broken."""
     found = values.fields.find(rule.field)
     value = values[rule.field]
     text = shown(value) if found is None or len(found.times) != 1 else time_of(value, *found.times)
@@ -236,7 +236,7 @@ def _ordered(rule: Ordered, values: Values) -> str | None:
 
 
 def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
-    """Say how far apart two keys of one order are, with a space behind it; nothing for years before 1."""
+    """Return how far apart two keys of one order are, with a space behind it; nothing for years before 1."""
     if not is_days:
         return f"{length_of(later - earlier)} "
     days = [_day(each) for each in (later, earlier)]

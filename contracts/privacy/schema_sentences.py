@@ -99,7 +99,7 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
 
 
 def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
-    """Say what would have fitted, from the schema alone: the rest of a sentence that begins `passes with`."""
+    """Return what would have fitted, from the schema alone: the rest of a sentence that begins `passes with`."""
     kinds = jsonschema_rs.ValidationErrorKind
     match error.kind:
         case kinds.Type(types=types):
@@ -195,7 +195,7 @@ def _properties(number: int) -> str:
 
 
 def _twice(name: str, items: list[Any]) -> str | None:
-    """Say which two items are the same."""
+    """Return which two items are the same."""
     for (one, first), (other, second) in combinations(enumerate(items[:_MOST_PAIRS], 1), 2):
         if type(first) is type(second) and first == second:
             return f"{name} has the same item twice: number {one} and number {other}"

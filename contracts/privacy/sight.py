@@ -38,11 +38,11 @@ class Sight:
         return self.classes is None or bool(self.classes)
 
     def shows(self, besides: str) -> bool:
-        """Whether a part of BESIDES is shown."""
+        """Return whether a part of BESIDES is shown."""
         return not self.is_limited or besides in self.revealed
 
     def hides(self, path: Path) -> bool:
-        """Whether the value at a path is hidden: where classified values may stand in it, and below undeclared names."""
+        """Return whether the value at a path is hidden: where classified values may stand in it, and below undeclared names."""
         if self.shows(BODY):
             return False
         if self.classes is None:
@@ -54,7 +54,7 @@ class Sight:
 
     @property
     def hidden_fields(self) -> dict[str, str]:
-        """Give pointer to class of the classified fields that are not shown."""
+        """Return pointer to class of the classified fields that are not shown."""
         if self.classes is None or self.shows(BODY):
             return {}
         return {
@@ -63,5 +63,5 @@ class Sight:
 
 
 def sight_of(contract: DataContract, declared: frozenset[str] | None, revealed: Iterable[str] = ()) -> Sight:
-    """Give what a reader of a contract's records sees; `declared` are the names that its schema declares."""
+    """Return what a reader of a contract's records sees; `declared` are the names that its schema declares."""
     return Sight(classes_of(contract), declared, frozenset(revealed))

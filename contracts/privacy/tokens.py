@@ -1,4 +1,4 @@
-"""Tokens that stand for values: keyed, so that nobody without the key finds the value by trying; equal for equal values.
+"""Tokens that stand for values: keyed, so that no one without the key finds the value by trying; equal for equal values.
 
 Source: HMAC (RFC 2104) with SHA-256.
 """
@@ -43,7 +43,7 @@ class MaskKey:
         return cls(text.encode())
 
     def token(self, value: Any) -> str:
-        """Give the token of a value that is not null: `<key id>:<64 hexadecimal digits>`.
+        """Return the token of a value that is not null: `<key id>:<64 hexadecimal digits>`.
 
         Numbers that are equal have equal tokens, however they are written; a text, a number, a boolean and bytes that
         look alike have different ones.
@@ -51,7 +51,7 @@ class MaskKey:
         return f"{self.id}:{hmac.digest(self.secret, _encoded(value), 'sha256').hex()}"
 
     def token_of_key(self, key: bytes) -> bytes:
-        """Give the token of a record's key: that of the text that it holds, or of its bytes."""
+        """Return the token of a record's key: that of the text that it holds, or of its bytes."""
         try:
             return self.token(key.decode()).encode()
         except UnicodeDecodeError:

@@ -121,7 +121,7 @@ def _built_of_field(
 
 
 def roots_of(rule: Cel) -> Roots:
-    """Give the paths of what the expression of a rule can name."""
+    """Return the paths of what the expression of a rule can name."""
     if rule.field is None:
         return Roots()
     path = tokens(rule.field)
@@ -202,7 +202,7 @@ def gives(expression: str, names: tuple[str, ...] = _THIS) -> str | None:
 
 
 def syntax_error(expression: str) -> str | None:
-    """Say why a text is no expression; None for what is one, whatever names and functions it uses."""
+    """Return why a text is no expression; None for what is one, whatever names and functions it uses."""
     try:
         _environment().compile(expression)
     except RuntimeError as error:

@@ -21,22 +21,22 @@ class Lowered:
     misses: str
 
     def inverse(self) -> Lowered:
-        """Give the tests of the negation."""
+        """Return the tests of the negation."""
         return Lowered(self.fails, self.holds, self.misses, self.passes)
 
 
 def sure(holds: str, fails: str) -> Lowered:
-    """Give the tests of what no missing value can keep from an answer."""
+    """Return the tests of what no missing value can keep from an answer."""
     return Lowered(holds, fails, holds, fails)
 
 
 def leaf(holds: str, fails: str, unknown: str) -> Lowered:
-    """Give the tests of a comparison; `unknown` holds where a value that it needs is surely missing."""
+    """Return the tests of a comparison; `unknown` holds where a value that it needs is surely missing."""
     return Lowered(holds, fails, any_of(unknown, holds), any_of(unknown, fails))
 
 
 def joined(name: str, one: Lowered, other: Lowered) -> Lowered:
-    """Give the tests of `&&` or `||`, named as the library names them, which absorb an error on either side."""
+    """Return the tests of `&&` or `||`, named as the library names them, which absorb an error on either side."""
     if name == "_||_":
         return joined("_&&_", one.inverse(), other.inverse()).inverse()
     return Lowered(
@@ -48,7 +48,7 @@ def joined(name: str, one: Lowered, other: Lowered) -> Lowered:
 
 
 def chosen(condition: Lowered, one: Lowered, other: Lowered) -> Lowered:
-    """Give the tests of `condition ? one : other`."""
+    """Return the tests of `condition ? one : other`."""
 
     def choose(first: str, second: str) -> str:
         return any_of(all_of(condition.holds, first), all_of(condition.fails, second))

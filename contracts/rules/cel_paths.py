@@ -20,7 +20,7 @@ class Roots:
     parent: Path = ()
 
     def path(self, node: Node) -> Path | None:
-        """Give the path of a member of the record; None for anything else."""
+        """Return the path of a member of the record; None for anything else."""
         match node:
             case Ident("this"):
                 return ()
@@ -39,7 +39,7 @@ class Roots:
         return None if holder is None or not is_name else (*holder, field)
 
     def paths(self, node: Node) -> frozenset[Path]:
-        """Give the paths of the record that an expression reads."""
+        """Return the paths of the record that an expression reads."""
         if (path := self.path(node)) is not None:
             return frozenset({path}) if path else frozenset()
         match node:
@@ -52,7 +52,7 @@ class Roots:
                 return frozenset()
 
     def holders(self, node: Node) -> frozenset[Path]:
-        """Give the paths that an expression takes for lists or maps: to count them, or to look into them."""
+        """Return the paths that an expression takes for lists or maps: to count them, or to look into them."""
         match node:
             case Call("size", (operand,)) | Call("@in", (_, operand)) if path := self.path(operand):
                 return frozenset({path})

@@ -136,13 +136,13 @@ def _const(data: bytes) -> Node:
 
 
 def _last(data: bytes, field: int) -> bytes:
-    """Give the bytes of a field; none when it is not there."""
+    """Return the bytes of a field; none when it is not there."""
     found = [value for number, value in _fields(data) if number == field]
     return found[-1] if found else b""
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Give the number and the value of each field of a message: an int, or bytes."""
+    """Yield the number and the value of each field of a message: an int, or bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -20,7 +20,7 @@ _NO_CHARACTER: Final = "\ufffe"
 
 
 def whole(variables: dict[str, Any]) -> dict[str, Any]:
-    """Give variables of which the library reads every text to its end; the same object where it does so anyway.
+    """Return variables of which the library reads every text to its end; the same object where it does so anyway.
 
     A member whose name holds U+0000 keeps its place under a name that no expression knows.
     """
@@ -28,7 +28,7 @@ def whole(variables: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_it(name: str) -> bool:
-    """Whether a name is one that no expression can find."""
+    """Return whether a name is one that no expression can find."""
     return _ZERO in name
 
 

@@ -65,11 +65,11 @@ class Moments:
     records: pa.Array | pa.ChunkedArray | None = None
 
     def filter(self, is_wanted: pa.Array) -> Moments:
-        """Give the moments of some records of the batch."""
+        """Return the moments of some records of the batch."""
         return self if self.records is None else replace(self, records=self.records.filter(is_wanted))
 
     def of_records(self, length: int, batch: int) -> Sequence[int]:
-        """Give the moment of each record, in nanoseconds since 1970; `batch` is that of their batch."""
+        """Return the moment of each record, in nanoseconds since 1970; `batch` is that of their batch."""
         if self.records is None:
             return [batch] * length
         unit = _UNITS[self.records.type.unit]
@@ -104,18 +104,18 @@ def span_of(text: str) -> int | None:
 
 
 def day_of(moment: int) -> int:
-    """Give the day of a moment in UTC, as days since 1970."""
+    """Return the day of a moment in UTC, as days since 1970."""
     return moment // _DAY_NANOSECONDS
 
 
 def date_of(moment: int) -> str:
-    """Give the day of a moment in UTC as a full-date; the nearest that has four digits."""
+    """Return the day of a moment in UTC as a full-date; the nearest that has four digits."""
     ordinal = min(max(day_of(moment) + _EPOCH_DAY, 1), date.max.toordinal())
     return date.fromordinal(ordinal).isoformat()
 
 
 def midnight_of(day: str) -> int:
-    """Give the first moment of a day, a full-date, in UTC."""
+    """Return the first moment of a day, a full-date, in UTC."""
     moment = instant_key(f"{day}T00:00:00Z")
     assert isinstance(moment, int)  # noqa: S101 - a whole second
     return moment

@@ -86,14 +86,14 @@ class CompiledRule:
     always: Violation | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find out whether every record that breaks the rule is told the same."""
+        """Note the violation once where every record that breaks the rule is told the same."""
         check = self.check
         depends = check.detail is not None or any(is_starred(path) for path in check.paths)
         always = None if depends else self._violation(check.pointer)
         object.__setattr__(self, "always", always)  # once, before anybody sees it
 
     def violations(self, record: Any, *, fits: bool) -> Iterator[Violation]:
-        """Say where a record that breaks the rule breaks it; at most MAX_PLACES places."""
+        """Yield where a record that breaks the rule breaks it; at most MAX_PLACES places."""
         check = self.check
         if self.always is not None:
             yield self.always
@@ -211,7 +211,7 @@ class RuleSet:
         return not any(breaks(record, True) for breaks, _ in self._whole)
 
     def broken(self, record: Any, fits: bool) -> int:  # noqa: FBT001 - called by position for every record
-        """Give the bit set of the rules that a record breaks, the first rule lowest.
+        """Return the bit set of the rules that a record breaks, the first rule lowest.
 
         `fits` says whether the record fits its schema.
         """
@@ -230,7 +230,7 @@ class RuleSet:
         return bits
 
     def always(self, bits: int) -> tuple[Violation, ...] | None:
-        """Say of every record that breaks these rules where it breaks them; None where that depends on the record."""
+        """Return for every record that breaks these rules where it breaks them; None where that depends on the record."""
         found: list[Violation] = []
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
@@ -240,7 +240,7 @@ class RuleSet:
         return tuple(found)
 
     def violations(self, record: Any, bits: int, *, fits: bool) -> Iterator[Violation]:
-        """Say where a record breaks rules that it breaks, in the order of the contract; `bits` as `broken` gives them."""
+        """Yield where a record breaks rules that it breaks, in the order of the contract; `bits` as `broken` gives them."""
         for index, rule in enumerate(self.rules):
             if bits >> index & 1:
                 yield from rule.violations(record, fits=fits)

@@ -84,6 +84,6 @@ def _days(year: int, month: int, months: int) -> int:
 
 
 def _day_number(year: int, month: int) -> int:
-    """Give the first of a month a number in the proleptic Gregorian calendar; of any year, which datetime has not."""
+    """Return the first of a month a number in the proleptic Gregorian calendar; of any year, which datetime has not."""
     year, month = (year, month) if month > 2 else (year - 1, month + 12)
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5

@@ -38,12 +38,12 @@ def item_at(value: Any, token: str) -> Any:
 
 
 def is_starred(path: Path) -> bool:
-    """Whether a path goes through every element of an array."""
+    """Return whether a path goes through every element of an array."""
     return EACH in path
 
 
 def array_of(path: Path) -> Path:
-    """Give the path of the innermost array that a path goes through, and with it its `*`; empty when there is none."""
+    """Return the path of the innermost array that a path goes through, and with it its `*`; empty when there is none."""
     for length in range(len(path), 0, -1):
         if path[length - 1] == EACH:
             return path[:length]
@@ -51,13 +51,13 @@ def array_of(path: Path) -> Path:
 
 
 def go_together(paths: Sequence[Path]) -> bool:
-    """Whether all paths go through the same arrays, or through some of them."""
+    """Return whether all paths go through the same arrays, or through some of them."""
     arrays = sorted((array_of(path) for path in paths), key=len)
     return all(outer == inner[: len(outer)] for outer, inner in pairwise(arrays))
 
 
 def places(record: Any, paths: Sequence[Path]) -> Iterator[Place]:
-    """Give the values of paths that go together, for every element that they go through.
+    """Return the values of paths that go together, for every element that they go through.
 
     Where there is no array the place is one, with None for what lies in it; an empty array has no places.
     """

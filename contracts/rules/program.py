@@ -93,7 +93,7 @@ class Program:
         return self.variable(path)
 
     def is_certain(self, variable: str) -> bool:  # noqa: ARG002 - a decoded record may lack anything
-        """Whether a variable is never None."""
+        """Return whether a variable is never None."""
         return False
 
     def temporary(self) -> str:
@@ -102,7 +102,7 @@ class Program:
         return f"t{self._temporaries}"
 
     def types(self, path: Path) -> frozenset[type] | None:  # noqa: ARG002 - a decoded record may hold anything
-        """Give the types that a value at a path can have beside null; None when it can have any."""
+        """Return the types that a value at a path can have beside null; None when it can have any."""
         return None
 
     def missing_here(self, path: Path) -> str:
@@ -217,7 +217,7 @@ class Program:
         return function
 
     def _block(self, array: Path) -> _Block:
-        """Give the statements about one element of an array, with the loop around them."""
+        """Return the statements about one element of an array, with the loop around them."""
         if array not in self._blocks:
             container = self.variable(array[:-1])
             block = _Block(f"e{len(self._blocks)}")

@@ -55,7 +55,7 @@ class _FromNow:
 
 
 def limits_of(rule: Range) -> dict[str, Any]:
-    """Give the bounds of a rule by their names."""
+    """Return the bounds of a rule by their names."""
     return {name: limit for name in LIMITS if (limit := getattr(rule, name)) is not None}
 
 

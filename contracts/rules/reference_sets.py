@@ -7,7 +7,7 @@ from contracts.rule_model import Forbidden, OneOf, Rule
 
 
 def with_reference_sets(contract: DataContract) -> DataContract:
-    """Give the contract with the values of each set where a rule names it; the same one when no rule does."""
+    """Return the contract with the values of each set where a rule names it; the same one when no rule does."""
     rules = tuple(_with_values(rule, contract) for rule in contract.rules)
     is_same = all(new is old for new, old in zip(rules, contract.rules, strict=True))
     return contract if is_same else contract.model_copy(update={"rules": rules})

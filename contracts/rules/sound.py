@@ -57,7 +57,7 @@ def write_sound_tests(
 ) -> dict[str, str]:
     """Write the tests of rules about fields, and of those about whole records that can be lowered, into a program.
 
-    Gives the former by rule id, as expressions of its variables. All hold only where none of the rules is broken; that one does not says nothing.
+    Returns the former by rule id, as expressions of its variables. All hold only where none of the rules is broken; that one does not says nothing.
     """
     source = _Source(program)
     tests = {}
@@ -206,7 +206,7 @@ def _count(variable: str, order: Order) -> str:
 
 
 def _as_date(limit: str) -> date | None:
-    """Give the date; None for one of the year 0."""
+    """Return the date; None for one of the year 0."""
     try:
         return date.fromisoformat(limit)
     except ValueError:
@@ -214,7 +214,7 @@ def _as_date(limit: str) -> date | None:
 
 
 def _as_double(limit: Any) -> Any:
-    """Give the double that is the same number, if there is one."""
+    """Return the double that is the same number, if there is one."""
     try:
         double = float(limit)
     except (OverflowError, TypeError, ValueError):

@@ -106,13 +106,13 @@ _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 
 
 def order_of_times(field: FieldType) -> Order | None:
-    """Give the order of a field of dates or of timestamps; None when it is neither, or may be both."""
+    """Return the order of a field of dates or of timestamps; None when it is neither, or may be both."""
     found = _order_of_format(field)
     return None if found is not None and found.name == DURATIONS.name else found
 
 
 def order_of_durations(field: FieldType) -> Order | None:
-    """Give the order of a field of durations; None for any other."""
+    """Return the order of a field of durations; None for any other."""
     found = _order_of_format(field)
     return found if found is not None and found.name == DURATIONS.name else None
 
@@ -173,7 +173,7 @@ _OF_STRINGS: Final = {
 
 
 def order_of(field: FieldType) -> Order | None:
-    """Give the order of the values of a field; None when they have none."""
+    """Return the order of the values of a field; None when they have none."""
     return _order_of_format(field) or (NUMBERS if field.types & {"number", "integer"} else None)
 
 

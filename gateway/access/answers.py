@@ -33,7 +33,7 @@ def turned_away(request: Request, error: TidegateError) -> Response:
 
 
 def confluent_answer(error: TidegateError) -> Response:
-    """Give an error of access control as clients of a schema registry read it.
+    """Return an error of access control as clients of a schema registry read it.
 
     Source: Schema Registry API, errors: 40301 for an operation that is denied, else the status as the code.
     """

@@ -19,7 +19,7 @@ class AccessError(TidegateError):
 
 
 class Unauthenticated(AccessError):  # noqa: N818 - named for the state of who asks
-    """Nobody known asks: credentials are missing, wrong, expired or revoked. The message does not say which."""
+    """No one known asks: credentials are missing, wrong, expired or revoked. The message does not say which."""
 
 
 class Forbidden(AccessError):  # noqa: N818 - named for what the request is

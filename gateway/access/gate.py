@@ -33,7 +33,7 @@ PrincipalDep = Annotated[Principal, Depends(principal_of)]
 
 
 def authorise(request: Request, role: Role, subject: str) -> Principal:
-    """Let a principal do with a subject what needs `role`; gives the principal.
+    """Let a principal do with a subject what needs `role`; returns the principal.
 
     Raises SubjectHidden when they may not see the subject, Forbidden when they see it and their role is too low.
     """

@@ -47,14 +47,14 @@ class IssuerKeys:
         return self._keys if self._age() < _FRESH_SECONDS else None
 
     def current(self) -> KeySet:
-        """Give the keys, and read them first if they are none or old. Raises Unavailable."""
+        """Return the keys, and read them first if they are none or old. Raises Unavailable."""
         with self._lock:
             if self._keys is None or self._age() >= _FRESH_SECONDS:
                 self._look()
             return self._required()
 
     def newer(self, than: KeySet) -> KeySet:
-        """Give the keys after somebody missed one in `than`; the same ones if they were read a moment ago."""
+        """Return the keys after somebody missed one in `than`; the same ones if they were read a moment ago."""
         with self._lock:
             if self._keys is than:
                 self._look()
@@ -91,7 +91,7 @@ def read_key_set(content: bytes) -> KeySet:
 
 
 def reader(address: str) -> Read:
-    """Give what reads the keys at an https URL, or in the file of this path. Raises SettingsError."""
+    """Return what reads the keys at an https URL, or in the file of this path. Raises SettingsError."""
     if "://" not in address:
         return Path(address).read_bytes
     url = httpx.URL(address)
@@ -103,7 +103,7 @@ def reader(address: str) -> Read:
 
 
 def _fetch(url: httpx.URL) -> bytes:
-    """Fetch a document of bounded size; a redirection is not followed, for nobody configured where it leads."""
+    """Fetch a document of bounded size; a redirection is not followed, for no one configured where it leads."""
     content = b""
     with httpx.stream("GET", url, timeout=_TIMEOUT_SECONDS, follow_redirects=False) as answer:
         if answer.status_code != httpx.codes.OK:

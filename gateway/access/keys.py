@@ -81,7 +81,7 @@ class KeyRing:
         self._remembered: dict[str, tuple[float, StoredKey | None]] = {}
 
     def remembers(self, key_id: str) -> bool:
-        """Whether `principal` answers for this id without asking the database."""
+        """Return whether `principal` answers for this id without asking the database."""
         held = self._remembered.get(key_id)
         return held is not None and self._clock() < held[0]
 

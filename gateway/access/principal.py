@@ -65,19 +65,19 @@ class Principal:
     grants: tuple[Grant, ...]
 
     def may(self, role: Role, subject: str) -> bool:
-        """Whether a role of at least this height covers the subject."""
+        """Return whether a role of at least this height covers the subject."""
         return any(grant.role >= role and subject.startswith(grant.prefix) for grant in self.grants)
 
     def sees(self, subject: str) -> bool:
-        """Whether the subject exists as far as this principal is told."""
+        """Return whether the subject exists as far as this principal is told."""
         return self.may(Role.VIEWER, subject)
 
     def may_somewhere(self, role: Role) -> bool:
-        """Whether a role of at least this height is held under any prefix."""
+        """Return whether a role of at least this height is held under any prefix."""
         return any(grant.role >= role for grant in self.grants)
 
     def may_everywhere(self, role: Role) -> bool:
-        """Whether a role of at least this height covers every subject: what concerns the whole registry needs it."""
+        """Return whether a role of at least this height covers every subject: what concerns the whole registry needs it."""
         return any(grant.role >= role and not grant.prefix for grant in self.grants)
 
     @property

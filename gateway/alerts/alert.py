@@ -182,7 +182,7 @@ def _line(text: str) -> str:
 
 
 def _first(start: dict[int, int], end: dict[int, int]) -> tuple[tuple[int, int], ...]:
-    """Give the first offset of each partition of which the batch has any."""
+    """Return the first offset of each partition of which the batch has any."""
     found = ((partition, start.get(partition, 0)) for partition in sorted(end))
     return tuple((partition, first) for partition, first in found if end[partition] > first)[
         :_MOST_PARTITIONS

@@ -26,7 +26,7 @@ class Holding:
         self._turns: dict[Key, _Turn] = {}
 
     def offer(self, alert: Alert, now: float) -> Alert | None:
-        """Give the alert if it may go now; else it waits for its turn, and takes the place of one that waits already."""
+        """Return the alert if it may go now; else it waits for its turn, and takes the place of one that waits already."""
         key = alert.stream, alert.kind
         turn = self._turns.get(key)
         if turn is None or (turn.waiting is None and now >= turn.sent_at + self._interval):
@@ -38,7 +38,7 @@ class Holding:
         return None
 
     def due(self, now: float) -> list[Alert]:
-        """Give the alerts whose turn has come, each with the number of those whose place it took."""
+        """Return the alerts whose turn has come, each with the number of those whose place it took."""
         found = []
         for key, turn in self._turns.items():
             if turn.waiting is not None and now >= turn.sent_at + self._interval:
@@ -47,6 +47,6 @@ class Holding:
         return found
 
     def next_turn(self) -> float | None:
-        """Give the instant at which the next alert is due; None when none waits."""
+        """Return the instant at which the next alert is due; None when none waits."""
         turns = [turn.sent_at for turn in self._turns.values() if turn.waiting is not None]
         return min(turns) + self._interval if turns else None

@@ -45,7 +45,7 @@ class Webhook:
         _post(self._url, self.body(alert))
 
     def body(self, alert: Alert) -> dict[str, Any]:
-        """Give what is posted."""
+        """Return what is posted."""
         return alert.document
 
 
@@ -55,7 +55,7 @@ class Slack(Webhook):
     name = "slack"
 
     def body(self, alert: Alert) -> dict[str, Any]:
-        """Give what is posted: a text for notifications, and a block with the whole message."""
+        """Return what is posted: a text for notifications, and a block with the whole message."""
         text = f"*{_escaped(alert.subject)}*\n{_escaped(alert.text)}"
         block = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
         return {"text": _escaped(alert.subject), "blocks": [block]}
@@ -106,7 +106,7 @@ class Email:
 
 
 def targets_of(settings: AlertSettings) -> tuple[Target, ...]:
-    """Give the targets that the settings name."""
+    """Return the targets that the settings name."""
     found: list[Target] = []
     if settings.alert_webhook_url is not None:
         found.append(Webhook(settings.alert_webhook_url.get_secret_value()))

@@ -213,7 +213,7 @@ class ConsumerRequest(BaseModel):
     )
 
     def consumer(self, consumer_id: str) -> Consumer:
-        """Give the consumer of this id."""
+        """Return the consumer of this id."""
         return Consumer(id=consumer_id, team=self.team, reads=self.reads, assumes=self.assumes)
 
 
@@ -278,7 +278,7 @@ class AgreementRequest(BaseModel):
         return self
 
     def agreement(self) -> Agreement:
-        """Give what is agreed to."""
+        """Return what is agreed to."""
         return Agreement(self.consumer, self.candidate, self.version, self.by)
 
 
@@ -386,5 +386,5 @@ class ApprovalRequest(BaseModel):
 
 
 def _utf8(text: str) -> str:
-    """Give text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
+    """Return text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
     return text.encode(errors="backslashreplace").decode()

@@ -231,7 +231,7 @@ def change_contract_status(
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> PublishedContract:
-    """Give a version another status: draft to active or retired, active to deprecated, deprecated to active or retired.
+    """Set the status of a version: draft to active or retired, active to deprecated, deprecated to active or retired.
 
     A draft becomes active only if it compiles and is compatible with what is enforced, or those whom it breaks agreed.
     What is retired stays so. The answer says who still reads a deprecated version.
@@ -276,7 +276,7 @@ def _published(factory: Factory, version: ContractVersion) -> PublishedContract:
 
 
 def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:
-    """Give a stored document, or 304 when the client has it. `latest` is asked for anew each time."""
+    """Return a stored document, or 304 when the client has it. `latest` is asked for again each time."""
     etag = f'"{version.fingerprint}"'
     headers = {
         "ETag": etag,

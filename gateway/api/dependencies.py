@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def get_factory(request: Request) -> Factory:
-    """Give the factory of this process."""
+    """Return the factory of this process."""
     return cast("Factory", request.app.state.factory)
 
 
@@ -24,7 +24,7 @@ FactoryDep = Annotated[Factory, Depends(get_factory)]
 
 
 def media_type(request: Request, accepted: Collection[str]) -> str:
-    """Give the body's content type without parameters. Raises UnknownMediaType for one not in `accepted`."""
+    """Return the body's content type without parameters. Raises UnknownMediaType for one not in `accepted`."""
     found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if found not in accepted:
         raise UnknownMediaType(

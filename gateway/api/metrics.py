@@ -39,7 +39,7 @@ def get_metrics(
     principal: PrincipalDep,
     accept: Annotated[str, Header(description="OpenMetrics or Prometheus' text format.")] = "",
 ) -> Response:
-    """Give counts, lag, positions, times and states of every stream that may be seen, from the stored reports."""
+    """Return counts, lag, positions, times and states of every stream that may be seen, from the stored reports."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(factory.stream_metrics(principal))
     encode, media_type = choose_encoder(accept)

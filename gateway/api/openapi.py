@@ -20,7 +20,7 @@ class DocumentedApi(FastAPI):
     """The framework's application with a true OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """Give the document; made once."""
+        """Return the document; made once."""
         if self.openapi_schema is None:
             settings: GatewaySettings = self.state.factory.settings
             self.openapi_schema = _secured(_completed(super().openapi()), settings)
@@ -48,7 +48,7 @@ _HEALTH = "/health/"
 
 
 def _secured(document: dict[str, Any], settings: GatewaySettings) -> dict[str, Any]:
-    """Say how somebody proves who they are, and what access control answers. While it is off, nobody needs to."""
+    """Return how somebody proves who they are, and what access control answers. While it is off, no one needs to."""
     schemes = _schemes(settings)
     document["components"]["securitySchemes"] = schemes
     anybody: list[dict[str, list[str]]] = [] if settings.access == "on" else [{}]

@@ -105,7 +105,7 @@ class _Envelope:
         return found[0]
 
     def _members(self, pointer: str) -> Any:
-        """Give the keys of an object, each time standing before the value, which the caller reads."""
+        """Yield the keys of an object, each time standing before the value, which the caller reads."""
         self._open("{", pointer, "is an object")
         if self._accept("}"):
             return

@@ -73,7 +73,7 @@ def show_reference(request: Request) -> HTMLResponse:
 
 @router.get(f"/docs/{_STYLE}")
 def show_style() -> Response:
-    """Give the style sheet of the page."""
+    """Return the style sheet of the page."""
     content = resources.files("gateway.api").joinpath("reference_page", _STYLE).read_bytes()
     return Response(content, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 

@@ -149,7 +149,7 @@ async def posted_event(request: Request, factory: FactoryDep) -> StreamEvent:
 def get_stream_control(
     stream: StreamName, factory: FactoryDep, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """Say whether a stream runs or is paused, and what tripped and was accepted last. The job asks at each batch."""
+    """Return whether a stream runs or is paused, and what tripped and was accepted last. The job asks at each batch."""
     control = factory.stream_controls().control(stream)
     etag = f'"{content_hash(control.model_dump(mode="json"))[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}

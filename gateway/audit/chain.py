@@ -88,7 +88,7 @@ def canonical_json(value: Any) -> bytes:
 
 
 def content_hash(value: Any) -> str:
-    """Give the SHA-256 of a JSON value in its canonical encoding: `before` and `after` of things that are no contract."""
+    """Return the SHA-256 of a JSON value in its canonical encoding: `before` and `after` of things that are no contract."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
@@ -104,7 +104,7 @@ def entry_hash(entry: AuditEntry) -> str:
 
 
 def document(entry: AuditEntry) -> dict[str, Any]:
-    """Give the entry as a JSON object: the line of an export, and what is hashed.
+    """Return the entry as a JSON object: the line of an export, and what is hashed.
 
     The instant is in UTC with six decimals, so that it has one spelling.
     """
@@ -137,7 +137,7 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
     """Go through the entries in the order in which they are kept, and stop at the first that is not sound.
 
     A changed, missing, doubled or moved entry breaks the chain at its place. An end that was cut off, or a log that
-    was written anew, does not: it shows only to somebody who noted the head at an earlier time, `known_head`.
+    was rewritten, does not: it shows only to somebody who noted the head at an earlier time, `known_head`.
     """
     number, previous = 0, NO_ENTRY
     has_known_head = known_head in {None, NO_ENTRY}
@@ -151,7 +151,7 @@ def check(entries: Iterable[AuditEntry | Unreadable], known_head: str | None = N
 
 
 def is_hash(text: str) -> bool:
-    """Whether this is the spelling of a hash: 64 lower-case hexadecimal digits."""
+    """Return whether this is the spelling of a hash: 64 lower-case hexadecimal digits."""
     return _HASH.fullmatch(text) is not None
 
 

@@ -99,7 +99,7 @@ class RegistryBaseline:
         )
 
     def missing(self, candidates: Iterable[Candidate]) -> tuple[Missing, ...]:  # noqa: ARG002 - of the protocol
-        """Give nothing."""
+        """Return nothing."""
         return ()
 
     def _loader(self, contract_id: str, version: str) -> Callable[[], DataContract]:
@@ -117,7 +117,7 @@ class _Documents:
                 self.by_id[document.contract.id].append(document)
 
     def history(self, contract_id: str, here: BaseDocument | None) -> History:
-        """Give the versions of one contract, and what stood in the candidate's place."""
+        """Return the versions of one contract, and what stood in the candidate's place."""
         found = [document.version for document in self.by_id.get(contract_id, ())]
         versions = sorted(
             (version for version in found if version is not None),

@@ -190,7 +190,7 @@ def _doubles(candidates: Iterable[Candidate]) -> dict[str, CheckFinding]:
 
 
 def _first(loaded: LoadedContract, history: History) -> CheckFinding:
-    """Say why there is nothing to compare a contract with."""
+    """Return why there is nothing to compare a contract with."""
     contract = loaded.contract
     spot = _spot(loaded, "/id")
     if history.unreadable is not None:

@@ -80,7 +80,7 @@ def contracts_below(folder: Path) -> list[Path]:
 
 
 def is_contract(content: bytes) -> bool:
-    """Whether a document says that it is a contract of this format, be it well-formed or not.
+    """Return whether a document says that it is a contract of this format, be it well-formed or not.
 
     Documents of other formats name another `apiVersion`; one that names none counts if its `kind` is DataContract.
     """

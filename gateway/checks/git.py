@@ -83,7 +83,7 @@ class Revision:
         return content
 
     def key(self, path: Path) -> str | None:
-        """Give the path, from the root, of a file in the working tree; None for one outside it."""
+        """Return the path, from the root, of a file in the working tree; None for one outside it."""
         # The folder's links are followed, a link that stands for the file itself is not.
         absolute = path.resolve() if path.is_dir() else path.parent.resolve() / path.name
         return absolute.relative_to(self.root).as_posix() if absolute.is_relative_to(self.root) else None

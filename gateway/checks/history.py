@@ -40,11 +40,11 @@ class History:
     readers: tuple[Consumer, ...] = ()
 
     def same_as(self, fingerprint: str) -> BaseVersion | None:
-        """Give the version that says exactly the same, if there is one."""
+        """Return the version that says exactly the same, if there is one."""
         return next((version for version in self.versions if version.fingerprint == fingerprint), None)
 
     def predecessor(self, version: str) -> BaseVersion | None:
-        """Give the version that a candidate called `version` follows; None when none was ever enforced.
+        """Return the version that a candidate called `version` follows; None when none was ever enforced.
 
         That is what stood in its file, or else the highest enforced version whose major number is not above the
         candidate's: a fix of an older line follows that line.
@@ -56,7 +56,7 @@ class History:
         return next(iter(not_above or enforced), None)
 
     def before(self, predecessor: BaseVersion) -> tuple[BaseVersion, ...]:
-        """Give the versions before a predecessor, highest first: all that were ever more than a draft."""
+        """Return the versions before a predecessor, highest first: all that were ever more than a draft."""
         return tuple(
             found
             for found in self.versions

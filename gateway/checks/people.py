@@ -74,5 +74,5 @@ def _sum(report: CheckReport) -> Text:
 
 
 def counted(number: int, noun: str) -> str:
-    """Say how many: `1 warning`, `2 warnings`."""
+    """Return how many: `1 warning`, `2 warnings`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

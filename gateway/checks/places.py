@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def repository_root(folder: Path) -> Path | None:
-    """Give the top folder of the git working tree that holds `folder`; None outside of one."""
+    """Return the top folder of the git working tree that holds `folder`; None outside of one."""
     folder = folder.resolve()
     return next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
 
 
 def from_root(file: str, root: Path | None) -> str:
-    """Give the path of a file, which need not exist, from `root`; as it is when it does not lie below."""
+    """Return the path of a file, which need not exist, from `root`; as it is when it does not lie below."""
     if root is None:
         return file
     path = Path(file)

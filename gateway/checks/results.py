@@ -124,7 +124,7 @@ class CheckReport:
     allow_major: bool = False
 
     def fails(self, contract: ContractCheck, finding: CheckFinding) -> bool:
-        """Whether this finding fails the run."""
+        """Return whether this finding fails the run."""
         if self.allow_major and contract.opens_major and finding.outcome is not None:
             return False
         return finding.severity in _FAILING[self.fail_on]
@@ -151,17 +151,17 @@ _FAILING = {
 
 
 def line_of(version: str) -> bytes:
-    """Give a key for the major line of a version: equal within a line, and ordered as the lines are."""
+    """Return a key for the major line of a version: equal within a line, and ordered as the lines are."""
     return precedence(f"{version.partition('.')[0]}.0.0")
 
 
 def spot_of(problem: Problem, file: str) -> Spot:
-    """Give the place of a located problem; the top of `file` when it has none."""
+    """Return the place of a located problem; the top of `file` when it has none."""
     return Spot(shown_path(problem.file or file), problem.line or 1, problem.column or 1)
 
 
 def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
-    """Give what introduces a counterexample, and the counterexample, cut if it is long; None when there is none."""
+    """Return what introduces a counterexample, and the counterexample, cut if it is long; None when there is none."""
     if finding.counterexample is None:
         return None
     text = finding.counterexample.text

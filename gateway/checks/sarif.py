@@ -104,7 +104,7 @@ def _fingerprint(contract: ContractCheck, finding: CheckFinding) -> str:
 
 
 def _rule(finding: CheckFinding) -> str:
-    """Give the rule of a finding: its code, and apart what readers with the earlier version meet.
+    """Return the rule of a finding: its code, and apart what readers with the earlier version meet.
 
     Of schemas a code tells what the schema that reads has against the one that wrote: a maximum that was raised is a
     lower one to who reads with the earlier version. Source: SARIF 2.1.0, section 3.27.5 (hierarchical names).

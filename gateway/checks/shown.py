@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def shown_path(path: Path | str) -> str:
-    """Give a path as reports show it. None begins like a command of GitHub's runner, which reads the log."""
+    """Return a path as reports show it. None begins like a command of GitHub's runner, which reads the log."""
     text = printable(str(path))
     return f"./{text}" if text.lstrip().startswith(":") else text
 

@@ -157,7 +157,7 @@ def _baseline(against: str, registry: str, selection: Selection, stack: ExitStac
 
 
 def existing_folder(path: Path) -> Path:
-    """Give the nearest folder above a path, or itself, that exists."""
+    """Return the nearest folder above a path, or itself, that exists."""
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 

@@ -145,7 +145,7 @@ def blocks(
     as_json: AsJson = False,
     registry: RegistryUrl = _URL,
 ) -> None:
-    """Say what publishing a document would break, for whom, and whose agreement is missing. Nothing is kept.
+    """Show what publishing a document would break, for whom, and whose agreement is missing. Nothing is kept.
 
     Exit codes: 0 it may be published, 1 somebody has to agree first, or a document is wrong, 2 no right, 3 no registry
     answers.

@@ -155,7 +155,7 @@ def _in_form(contract: DataContract, form: RecordForm) -> DataContract:
 def _judge_block(
     plan: EnforcementPlan, schemas: SubjectSchemas | None, block: RecordBlock
 ) -> tuple[EnforcementPlan, list[Verdict]]:
-    """Judge some records; gives the plan that has the schemas which they name, and the verdicts.
+    """Judge some records; returns the plan that has the schemas which they name, and the verdicts.
 
     Raises Unavailable when a record names a schema that is not known yet, and no registry answers.
     """
@@ -205,7 +205,7 @@ def _print_json(verdicts: list[Verdict], told: Iterable[tuple[Told, ...]], first
 
 
 def _as_json(told: Told) -> dict[str, str | None]:
-    """Give a violation as it is kept, with what it means beside it."""
+    """Return a violation as it is kept, with what it means beside it."""
     meaning = {"sentence": told.sentence, "description": told.description, "passes": told.passes}
     return {**asdict(told.violation), **meaning}
 

@@ -65,7 +65,7 @@ def lint(files: Files, *, strict: Strict = False) -> None:
 
 
 def _notes(contract: DataContract) -> Iterator[str]:
-    """Say what is no mistake and may still surprise."""
+    """Yield what is no mistake and may still surprise."""
     for each in contract.expectations:
         if not VOCABULARY[each.type].is_exact:
             yield f"Great Expectations judges {each.id}, which costs time in every batch"

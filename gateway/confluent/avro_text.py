@@ -102,12 +102,12 @@ class _Writer:
 
 
 def full_name(name: str, space: str) -> str:
-    """Give the full name of a type that is named in a namespace."""
+    """Return the full name of a type that is named in a namespace."""
     return name if "." in name or not space else f"{space}.{name}"
 
 
 def named_types(schema: Any) -> dict[str, dict[str, Any]]:
-    """Give every named type that a schema defines, by full name, each with its namespace written out."""
+    """Return every named type that a schema defines, by full name, each with its namespace written out."""
     return dict(_named(schema, ""))
 
 

@@ -43,7 +43,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> bytes:
-        """Give the bytes of the body."""
+        """Return the bytes of the body."""
         if self.content is not None:
             return self.content
         return b"" if self.status == 204 else orjson.dumps(self.value)
@@ -72,7 +72,7 @@ class Call:
         return self.headers.get("confluent-client-version", "").startswith("python/")
 
     def text(self, *names: str, default: str = "") -> str:
-        """Give the first parameter of the query that has one of these names."""
+        """Return the first parameter of the query that has one of these names."""
         for name in names:
             if name in self.query:
                 return self.query[name][-1]
@@ -158,7 +158,7 @@ def read_query(query_string: bytes) -> dict[str, tuple[str, ...]]:
 
 
 def in_context(context: str, subject: str) -> str:
-    """Give a subject as a path under `/contexts/{context}` means it."""
+    """Return a subject as a path under `/contexts/{context}` means it."""
     if context == DEFAULT_CONTEXT or context_of(subject) != DEFAULT_CONTEXT or subject.startswith(":"):
         return subject
     return qualified(context, subject)

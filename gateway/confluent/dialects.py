@@ -88,7 +88,7 @@ def differences(definition: Any) -> tuple[Difference, ...]:
 
 
 def foreign_reference(name: str) -> Difference:
-    """Return that a schema which is referred to names another draft than it is read by with the whole."""
+    """Return the message that a schema which is referred to names another draft than it is read by with the whole."""
     shown = name if len(name) <= _MAX_POINTER else f"{name[:_MAX_POINTER]}..."
     return Difference(
         _SCHEMA, f"`{_SCHEMA}` of the reference `{shown}` counts for clients in Python, and not in draft 7"

@@ -40,7 +40,7 @@ class Entity(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     def shown(self) -> dict[str, Any]:
-        """Give the entity as a JSON object without empty members; false is no empty member."""
+        """Return the entity as a JSON object without empty members; false is no empty member."""
         written = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in written.items() if value not in (None, [], {}, "")}
 
@@ -61,7 +61,7 @@ class Metadata(Entity):
     sensitive: StringSet = ()
 
     def with_property(self, name: str, value: str) -> Metadata:
-        """Give metadata with one more property."""
+        """Return metadata with one more property."""
         return Metadata(tags=self.tags, properties={**self.properties, name: value}, sensitive=self.sensitive)
 
 
@@ -90,7 +90,7 @@ class RuleSet(Entity):
     enable_at: str | None = Field(default=None, alias="enableAt")
 
     def shown(self) -> dict[str, Any]:
-        """Give the rule set as a JSON object, its rules without empty members."""
+        """Return the rule set as a JSON object, its rules without empty members."""
         lists = {
             "migrationRules": self.migration_rules,
             "domainRules": self.domain_rules,
@@ -102,7 +102,7 @@ class RuleSet(Entity):
         return {**written, "enableAt": self.enable_at} if self.enable_at else written
 
     def rules(self) -> tuple[Rule, ...]:
-        """Give every rule."""
+        """Return every rule."""
         return (*self.migration_rules, *self.domain_rules, *self.encoding_rules)
 
 
@@ -161,7 +161,7 @@ class Config(Entity):
     override_rule_set: RuleSet | None = Field(default=None, alias="overrideRuleSet")
 
     def shown(self) -> dict[str, Any]:
-        """Give the settings as the answer of GET: without those that are not set."""
+        """Return the settings as the answer of GET: without those that are not set."""
         written: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)

@@ -135,7 +135,7 @@ def no_association(resource: str) -> Refused:
 
 
 def invalid_schema(reason: str) -> Refused:
-    """Say what is wrong with a schema."""
+    """Return what is wrong with a schema."""
     return Refused(422, 42201, f"Invalid schema: {reason}")
 
 
@@ -168,7 +168,7 @@ def invalid_mode() -> Refused:
 
 
 def not_permitted(message: str) -> Refused:
-    """Say what the mode of a subject does not permit."""
+    """Return what the mode of a subject does not permit."""
     return Refused(422, 42205, message)
 
 
@@ -209,7 +209,7 @@ def id_mismatch(known: int, given: int) -> Refused:
 
 
 def invalid_subject(subject: str, reason: str) -> Refused:
-    """Say why a name is no name of a subject."""
+    """Return why a name is no name of a subject."""
     return Refused(422, 42208, f"The specified subject '{subject}' is not a valid. Reason: {reason}")
 
 
@@ -219,7 +219,7 @@ def too_large(message: str) -> Refused:
 
 
 def invalid_rule_set(reason: str) -> Refused:
-    """Say what is wrong with a rule set."""
+    """Return what is wrong with a rule set."""
     return Refused(422, 42210, f"Invalid rule set: {reason}")
 
 
@@ -229,7 +229,7 @@ def context_not_empty(context: str) -> Refused:
 
 
 def invalid_association(name: str, reason: str) -> Refused:
-    """Say which property of an association is wrong, and why."""
+    """Return which property of an association is wrong, and why."""
     return Refused(
         422, 42212, f"The association specified an invalid value for property: '{name}', reason: {reason}"
     )

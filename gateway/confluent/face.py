@@ -73,7 +73,7 @@ class AnswerCache:
         self._answers: OrderedDict[tuple[bytes, bytes], _KeptAnswer] = OrderedDict()
 
     def find(self, key: tuple[bytes, bytes]) -> _KeptAnswer | None:
-        """Give a kept answer; another process may have deleted its schema for good, so it is kept for seconds only."""
+        """Return a kept answer; another process may have deleted its schema for good, so it is kept for seconds only."""
         found = self._answers.get(key)
         if found is not None and found.kept_until < self._clock():
             del self._answers[key]
@@ -232,7 +232,7 @@ def _rule(operation: Operation, call: Call) -> Any:
 
 
 def _asks_for_root(scope: Scope, raw_path: bytes) -> bool:
-    """Whether anything but a browser asks for `/`, where people find the desk."""
+    """Return whether anything but a browser asks for `/`, where people find the desk."""
     if raw_path != b"/" or scope["method"] != "GET":
         return False
     accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
@@ -254,7 +254,7 @@ async def _send_kept(kept: _KeptAnswer, scope: Scope, send: Send) -> None:
 
 
 def _revalidated(request: Request, answer: Answer) -> Answer:
-    """Give 304 for an answer that the client holds already. Source: RFC 9110, clause 13.1.2."""
+    """Return 304 for an answer that the client holds already. Source: RFC 9110, clause 13.1.2."""
     etag = answer.headers.get("ETag")
     held = request.headers.get("if-none-match")
     if etag is None or held is None or request.method != "GET":
@@ -284,7 +284,7 @@ def _error(status: int, code: int, message: str) -> Response:
 
 
 def _refusal(request: Request, error: TidegateError, incompatible: int) -> Response:
-    """Give an error with the number that clients of a schema registry know; that of an incompatible schema is set."""
+    """Return an error with the number that clients of a schema registry know; that of an incompatible schema is set."""
     match error:
         case IncompatibleSchema():
             return _error(error.status, incompatible, error.message)

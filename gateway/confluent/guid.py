@@ -19,7 +19,7 @@ _GIVEN = b"\x01"
 def schema_guid(
     text: str, references: tuple[Reference, ...], metadata: Metadata | None, rule_set: RuleSet | None
 ) -> str:
-    """Give the GUID of a schema by its canonical text and what belongs to it."""
+    """Return the GUID of a schema by its canonical text and what belongs to it."""
     digest = hashlib.md5(usedforsecurity=False)
     for part in _parts(text, references, metadata, rule_set):
         digest.update(part if isinstance(part, bytes) else part.encode())

@@ -41,12 +41,12 @@ def bundled(schema: Any, others: Mapping[str, Any]) -> Any:
 
 
 def _is_old(schema: Mapping[str, Any]) -> bool:
-    """Whether the schema is of a draft that keeps definitions under `definitions`."""
+    """Return whether the schema is of a draft that keeps definitions under `definitions`."""
     return any(draft in str(schema.get("$schema", "")) for draft in ("draft-04", "draft-06", "draft-07"))
 
 
 def _names(schema: Any, name: str) -> frozenset[str]:
-    """Give the addresses by which a schema may be referred to from inside itself."""
+    """Return the addresses by which a schema may be referred to from inside itself."""
     own = (schema.get("$id"), schema.get("id")) if isinstance(schema, dict) else ()
     return frozenset(one.rstrip("#") for one in (name, *own) if isinstance(one, str) and one)
 

@@ -25,13 +25,13 @@ _VALUE = "-value"
 
 
 def context_of(name: str) -> str:
-    """Give the context of a subject, or of a name such as `:.context:` that stands for a whole context."""
+    """Return the context of a subject, or of a name such as `:.context:` that stands for a whole context."""
     match = _QUALIFIED.fullmatch(name)
     return match[1] if match else DEFAULT_CONTEXT
 
 
 def canonical(name: str) -> str:
-    """Give the one spelling of a subject's name: the default context is left out. Raises Refused (42208)."""
+    """Return the one spelling of a subject's name: the default context is left out. Raises Refused (42208)."""
     if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in name):
         raise invalid_subject(ascii(name)[1:-1], "it holds control characters")
     if len(name) > _MAX_CHARACTERS:
@@ -40,7 +40,7 @@ def canonical(name: str) -> str:
 
 
 def subject_to_register(name: str) -> str:
-    """Give the canonical name of a subject that may be registered under. Raises Refused (42208)."""
+    """Return the canonical name of a subject that may be registered under. Raises Refused (42208)."""
     found = canonical(name)
     if not unqualified(found).strip():
         raise invalid_subject(found, "it is empty")
@@ -50,13 +50,13 @@ def subject_to_register(name: str) -> str:
 
 
 def unqualified(name: str) -> str:
-    """Give a subject's name without its context."""
+    """Return a subject's name without its context."""
     match = _QUALIFIED.fullmatch(name)
     return match[2] if match else name
 
 
 def qualified(context: str, name: str) -> str:
-    """Give a subject's name in a context."""
+    """Return a subject's name in a context."""
     return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
 
 
@@ -68,7 +68,7 @@ def scopes(name: str) -> tuple[str, ...]:
 
 
 def topic_of(subject: str) -> str | None:
-    """Give the topic whose values a subject describes; None for a subject that no contract can govern."""
+    """Return the topic whose values a subject describes; None for a subject that no contract can govern."""
     if not subject.endswith(_VALUE):
         return None
     topic = subject.removesuffix(_VALUE)
@@ -76,5 +76,5 @@ def topic_of(subject: str) -> str | None:
 
 
 def subject_of(topic: str) -> str:
-    """Give the subject that describes the values of a topic."""
+    """Return the subject that describes the values of a topic."""
     return f"{topic}{_VALUE}"

@@ -127,7 +127,7 @@ _ANSWERS: dict[str, Any] = {
 
 
 def paths() -> dict[str, Any]:
-    """Give the paths of the face, each with its operations."""
+    """Return the paths of the face, each with its operations."""
     found: dict[str, Any] = {}
     for operation in OPERATIONS:
         found.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)

@@ -108,7 +108,7 @@ def get_metadata_id(_call: Call) -> Answer:
 
 
 def get_metadata_version(_call: Call) -> Answer:
-    """Give the version of this program."""
+    """Return the version of this program."""
     return Answer({"version": f"tidegate-{version('tidegate')}", "commitId": ""})
 
 
@@ -145,7 +145,7 @@ def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
 
 
 def is_visible(call: Call, schema: StoredSchema) -> bool:
-    """Whether the caller may see a subject that has a schema."""
+    """Return whether the caller may see a subject that has a schema."""
     if call.principal.prefixes is None:
         return True
     return any(call.principal.sees(subject) for subject in call.factory.subjects().subjects_of(schema))

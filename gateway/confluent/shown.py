@@ -35,18 +35,18 @@ def weaker_contract(error: NotApproved) -> WeakerContract:
 
 
 def milliseconds(instant: datetime) -> int:
-    """Give an instant as milliseconds since 1970."""
+    """Return an instant as milliseconds since 1970."""
     return int((instant - _EPOCH).total_seconds() * 1000)
 
 
 def has_tags(schema: StoredSchema) -> bool:
-    """Whether a schema has tags in its metadata: the Python client is shown them elsewhere."""
+    """Return whether a schema has tags in its metadata: the Python client is shown them elsewhere."""
     metadata = metadata_of(schema)
     return metadata is not None and bool(metadata.tags)
 
 
 def differs_by_client(schema: StoredSchema) -> bool:
-    """Whether the Python client is shown a schema otherwise than others: its tags, or the subjects that it refers to."""
+    """Return whether the Python client is shown a schema otherwise than others: its tags, or the subjects that it refers to."""
     return has_tags(schema) or references_of(schema) != whole_references_of(schema)
 
 
@@ -83,7 +83,7 @@ def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> 
 
 
 def _references(schema: StoredSchema, call: Call) -> tuple[Reference, ...]:
-    """Give references as they were registered, so that a copy of them in another context leads to that context.
+    """Return references as they were registered, so that a copy of them in another context leads to that context.
 
     The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
     """

@@ -147,12 +147,12 @@ def delete_version(call: Call) -> Answer:
 
 
 def check_version(call: Call) -> Answer:
-    """Say whether a schema is compatible with one version of a subject."""
+    """Answer whether a schema is compatible with one version of a subject."""
     return _checked(call, version_number(call.path["version"]))
 
 
 def check_all(call: Call) -> Answer:
-    """Say whether a schema is compatible with a subject's versions, as its level says."""
+    """Answer whether a schema is compatible with a subject's versions, as its level says."""
     return _checked(call, None)
 
 

@@ -30,7 +30,7 @@ def with_changed_tags(schema: ParsedSchema, add: Sequence[EntityTags], remove: S
 
 
 def inherited_tags(earlier: ParsedSchema, later: ParsedSchema) -> tuple[EntityTags, ...]:
-    """Give the tags of an earlier schema at the places that a later one has, too."""
+    """Return the tags of an earlier schema at the places that a later one has, too."""
     places = {path for paths, _ in _places(later.schema_type, json.loads(later.text)) for path in paths[:1]}
     return tuple(
         EntityTags(place=EntityTags.Place(path=paths[0]), tags=tuple(node[TAGS]))
@@ -103,7 +103,7 @@ def _up_to_dots(name: str, ends: Iterable[int]) -> list[int]:
 
 
 def _places(schema_type: str, definition: Any) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Give the places that can be tagged: the names by which each is known, and its node."""
+    """Return the places that can be tagged: the names by which each is known, and its node."""
     return _avro_places(definition, "") if schema_type == AVRO else _json_places(definition, ())
 
 

@@ -76,7 +76,7 @@ class Chart:
 
 
 def coloured(counts: Mapping[str, Sequence[int]]) -> tuple[Series, ...]:
-    """Give each label its series, the largest first; those beyond MOST_SERIES share a colour."""
+    """Return each label its series, the largest first; those beyond MOST_SERIES share a colour."""
     ranked = sorted(counts.items(), key=lambda item: (-sum(item[1]), item[0]))
     return tuple(
         Series(label, tuple(numbers), rank if rank <= MOST_SERIES else 0)
@@ -103,7 +103,7 @@ def stacked(starts: Sequence[datetime], width: timedelta, series: Sequence[Serie
 
 
 def nice_ceiling(largest: int) -> int:
-    """Give the top of an axis: 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
+    """Return the top of an axis: 1, 2, 4, 6, 8 or 10 times a power of ten, at least `largest`."""
     if largest <= 1:
         return 1
     power = int(10 ** floor(log10(largest)))

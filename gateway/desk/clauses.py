@@ -28,7 +28,7 @@ class Clause:
 def clause_of(  # noqa: PLR0911 - one for each stage
     contract: DataContract, violation: Violation
 ) -> Clause | None:
-    """Give the clause that `violation` breaks; None for stages that no single clause stands behind."""
+    """Return the clause that `violation` breaks; None for stages that no single clause stands behind."""
     match violation.stage:
         case Stage.RULE:
             rule = _rule(contract, violation.code)
@@ -56,7 +56,7 @@ def _expectation_clause(contract: DataContract, code: str) -> Clause | None:
 
 
 def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[str, ...]:
-    """Give the pointers of all fields that `violation` speaks of, its own pointer first if it has one."""
+    """Return the pointers of all fields that `violation` speaks of, its own pointer first if it has one."""
     own = (violation.pointer,) if violation.pointer else ()
     if contract is None:
         return own
@@ -79,7 +79,7 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
 
 
 def declared_names(contract: DataContract) -> frozenset[str] | None:
-    """Give the property names that the contract's schema declares anywhere; None when it declares none."""
+    """Return the property names that the contract's schema declares anywhere; None when it declares none."""
     return frozenset(_names(contract.schema_.definition)) or None
 
 

@@ -29,7 +29,7 @@ class ContractView:
 
 
 def contract_view(factory: Factory, contract_id: str, version: str | None) -> ContractView:
-    """Give a contract's page: the version named, else the enforced one, else the highest. Raises NotFoundError."""
+    """Return a contract's page: the version named, else the enforced one, else the highest. Raises NotFoundError."""
     registry = factory.registry()
     versions = registry.versions(contract_id)
     shown = registry.version(contract_id, version) if version else _current(registry, versions)

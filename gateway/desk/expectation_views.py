@@ -39,7 +39,7 @@ class ExpectationRow:
 
 
 def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
-    """Give every expectation, those that somebody must look at first."""
+    """Return every expectation, those that somebody must look at first."""
     rows = [_row(each) for each in history]
     return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
 

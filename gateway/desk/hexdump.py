@@ -37,14 +37,14 @@ class Row:
 
 
 def hex_rows(data: bytes, marks: Sequence[Mark], masks: Sequence[Mask]) -> tuple[list[Row], bool]:
-    """Give the rows to show, and whether bytes after the last of them are left out."""
+    """Return the rows to show, and whether bytes after the last of them are left out."""
     rows = list(islice(_rows(data, marks, masks), MOST_ROWS + 1))
     windows = _windows(data, marks)
     return rows[:MOST_ROWS], len(rows) > MOST_ROWS or (bool(windows) and windows[-1][1] < len(data))
 
 
 def _windows(data: bytes, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """Give the parts to show as (start, end), whole rows, in order and apart."""
+    """Return the parts to show as (start, end), whole rows, in order and apart."""
     wanted = [(0, min(len(data), HEAD_BYTES))]
     for mark in marks:
         start = max(0, mark.start - CONTEXT_BYTES) // ROW_BYTES * ROW_BYTES

@@ -134,7 +134,7 @@ class Walk:
 
 
 def is_json(data: bytes) -> bool:
-    """Whether `data` is JSON beyond doubt; False also for what readers do not agree on."""
+    """Return whether `data` is JSON beyond doubt; False also for what readers do not agree on."""
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -157,7 +157,7 @@ def closing(data: bytes, position: int) -> int:
 
 
 def _next(part: Part, kind: int, stack: bytearray) -> int:
-    """Give what may follow a part; `stack` holds the brackets that are open after it."""
+    """Return what may follow a part; `stack` holds the brackets that are open after it."""
     if part is Part.KEY:
         return _AFTER_KEY
     if kind == _COLON:

@@ -71,7 +71,7 @@ class Line:
 def lay_out(
     data: bytes, marks: Sequence[Mark] = (), masks: Sequence[Mask] = (), *, head_lines: int = HEAD_LINES
 ) -> list[Line]:
-    """Give the lines of a JSON record around its marks, with its head, a bounded number of them.
+    """Return the lines of a JSON record around its marks, with its head, a bounded number of them.
 
     `marks` and `masks` are sorted by start; masks do not overlap. Any bytes are taken: after the place where a
     text stops being JSON, the rest follows as it is. Past the head, objects and arrays without a mark are one line.
@@ -174,7 +174,7 @@ class _Typesetter:
         return done
 
     def _take(self, event: Event) -> Part:
-        """Set one part; gives what the line ends with now.
+        """Set one part; returns what the line ends with now.
 
         A masked container counts as one value, and so does a property whose name is masked with its value.
         """
@@ -209,12 +209,12 @@ class _Typesetter:
             self._runs("string", self._data[: flaw.end], self._mark_in(flaw.start, flaw.end))
 
     def _is_past_all(self, start: int) -> bool:
-        """Whether the head and every mark are behind."""
+        """Return whether the head and every mark are behind."""
         has_mark = self._has_mark_before(len(self._data) + 1)
         return not has_mark and start > 0 and self._line.number > self._last_needed + CONTEXT_LINES
 
     def _has_mark_before(self, end: int) -> bool:
-        """Whether a mark that was not set yet begins before `end`."""
+        """Return whether a mark that was not set yet begins before `end`."""
         return self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end
 
     def _rest(self, at: int) -> Iterator[Line]:
@@ -247,7 +247,7 @@ class _Typesetter:
             self._last_needed = max(self._last_needed, self._line.number)
 
     def _mark_in(self, start: int, end: int) -> Mark | None:
-        """Give the mark that lies in these bytes, or reaches into them; events come in order, and so do marks."""
+        """Return the mark that lies in these bytes, or reaches into them; events come in order, and so do marks."""
         found: Mark | None = None
         while self._next_mark < len(self._marks) and self._marks[self._next_mark].start < end:
             mark = self._marks[self._next_mark]

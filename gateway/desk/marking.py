@@ -118,7 +118,7 @@ def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
 def _masks(
     data: bytes, sight: Sight, personal: dict[str, str], found: Found
 ) -> Iterator[tuple[str, list[Mask]]]:
-    """Give the masks of each part that is hidden."""
+    """Yield the masks of each part that is hidden."""
     for pattern, name in personal.items():
         yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
     declared = sight.declared or frozenset()
@@ -132,7 +132,7 @@ def _masks(
 
 
 def _is_known(data: bytes, place: Place, declared: frozenset[str]) -> bool:
-    """Whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
+    """Return whether an undeclared name looks like a declared one: then it is a mistake to be seen, and no value."""
     known = {name.casefold() for name in declared}
     return bool(get_close_matches(name_at(data, place.key_start).casefold(), known, n=1, cutoff=_ALIKE))
 

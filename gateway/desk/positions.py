@@ -110,7 +110,7 @@ def _places(node: _Node) -> tuple[Place, ...]:
 
 
 def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
-    """Give the places that a pattern leads to, and those where it stops because something else stands there."""
+    """Return the places that a pattern leads to, and those where it stops because something else stands there."""
     found = {*way[-1].places}
     for node, step in zip(way[:-1], pattern.split("/")[1:], strict=True):
         leads_into_arrays = step == "*" or step.isdigit()
@@ -120,7 +120,7 @@ def _covered(data: bytes, pattern: str, way: list[_Node]) -> tuple[Place, ...]:
 
 
 def _undecodable(data: bytes) -> Event | None:
-    """Give the first bytes that are not UTF-8. The walk goes on past them: in strings they break no structure."""
+    """Return the first bytes that are not UTF-8. The walk goes on past them: in strings they break no structure."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -134,7 +134,7 @@ def _first(one: Event | None, other: Event | None) -> Event | None:
 
 
 def _plant(root: _Node, pointer: str, *, every: str = "*") -> list[_Node]:
-    """Add a pointer to the tree, its `*` as `every`; gives the nodes on its way, the root first."""
+    """Add a pointer to the tree, its `*` as `every`; returns the nodes on its way, the root first."""
     way = [root]
     for step in pointer.split("/")[1:]:
         name = every if step == "*" else step.replace("~1", "/").replace("~0", "~")

@@ -178,7 +178,7 @@ class _Session:
         self._deadline = deadline
 
     def edges(self) -> _Window:
-        """Give the first offset, and the one after the last committed record, of each partition; {} for no topic."""
+        """Return the first offset, and the one after the last committed record, of each partition; {} for no topic."""
         metadata = self._consumer.list_topics(self._topic, timeout=self._left()).topics[self._topic]
         if metadata.error is not None:
             if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -274,7 +274,7 @@ def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
 
 
 def _moment(milliseconds: int) -> datetime | None:
-    """Give the UTC time; None for one that no calendar holds, since producers may write any 64-bit number."""
+    """Return the UTC time; None for one that no calendar holds, since producers may write any 64-bit number."""
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:

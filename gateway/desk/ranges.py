@@ -20,12 +20,12 @@ class Range:
         return self.bucket * self.buckets
 
     def until(self, now: datetime) -> datetime:
-        """Give the end of the bucket that holds `now`; all edges are multiples of the bucket since 1970."""
+        """Return the end of the bucket that holds `now`; all edges are multiples of the bucket since 1970."""
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
         return epoch + ((now - epoch) // self.bucket + 1) * self.bucket
 
     def since(self, now: datetime) -> datetime:
-        """Give the start of the first bucket."""
+        """Return the start of the first bucket."""
         return self.until(now) - self.span
 
 
@@ -40,14 +40,14 @@ RANGES = (
 
 
 def ranges_within(retention: timedelta) -> tuple[Range, ...]:
-    """Give the ranges in which nothing is deleted yet; a retention is at least a day."""
+    """Return the ranges in which nothing is deleted yet; a retention is at least a day."""
     return tuple(one for one in RANGES if one.span <= retention)
 
 
 def range_named(
     name: str | None, offered: tuple[Range, ...], first_report: datetime, last_report: datetime, now: datetime
 ) -> Range:
-    """Give the offered range of that name; for another name the one that shows most of what there is to see.
+    """Return the offered range of that name; for another name the one that shows most of what there is to see.
 
     That is a quarter of an hour for a stream that is no older, else an hour or, when nothing was reported in the
     last hour, the shortest range that reaches well back behind the last report.

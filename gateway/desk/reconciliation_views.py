@@ -80,7 +80,7 @@ class ReconciliationView:
 
     @classmethod
     def of(cls, seen: SeenReconciliations | None, *, may_ask: bool) -> Self | None:
-        """Make the view; None for a stream that nobody can ask about."""
+        """Make the view; None for a stream that no one can ask about."""
         if seen is None:
             return None
         over = [found for each in seen.found if (found := _outcome(each)) is not None]

@@ -159,7 +159,7 @@ class Looking:
         return cls(contract, sight, plan, None if plan is None else Teller(plan, sight), may_reveal)
 
     def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Told, ...]:
-        """Say what is wrong with a record."""
+        """Return what is wrong with a record."""
         if self.teller is None:
             return tuple(Told(violation, plain_sentence(violation)) for violation in violations)
         return self.teller.tell(record.value, violations, schema_header(record.headers))
@@ -176,17 +176,17 @@ FindContract = Callable[[str], Looking]
 
 
 def record_rows(latest: Latest, rule: str | None, find: FindContract) -> tuple[RecordRow, ...]:
-    """Give the rows of a list, each with the violation of `rule`, or with its worst one."""
+    """Return the rows of a list, each with the violation of `rule`, or with its worst one."""
     return tuple(_record_row(record, rule, find) for record in latest.records)
 
 
 def record_address(record: QuarantinedRecord) -> str:
-    """Give the address of a record's page."""
+    """Return the address of a record's page."""
     return f"/desk/records/{record.pointer}"
 
 
 def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> RecordView:
-    """Give a record's page. Without its contract nothing of the record itself is shown."""
+    """Return a record's page. Without its contract nothing of the record itself is shown."""
     evidence, contract, sight = record.evidence, looking.contract, looking.sight
     violations = evidence.violations
     shown = _shown(record, violations, looking)

@@ -75,7 +75,7 @@ RangeFilter = Annotated[str | None, Query(alias="range", max_length=8)]
 
 
 def record_place(topic: str, partition: int, offset: int) -> EventPointer:
-    """Give the place in a quarantine topic that the path names."""
+    """Return the place in a quarantine topic that the path names."""
     return EventPointer(topic, partition, offset)
 
 
@@ -231,7 +231,7 @@ def contract(contract_id: str, factory: FactoryDep, version: str | None = None) 
 
 @router.get("/desk/static/{digest}/{name}")
 def static(digest: str, name: str) -> Response:
-    """Give a static file; the digest is part of the address only so that a changed file has another one."""
+    """Return a static file; the digest is part of the address only so that a changed file has another one."""
     if name not in ASSETS or f"/desk/static/{digest}/{name}" != asset(name).address:
         raise NotFoundError(_NO_SUCH_PAGE)
     return asset_response(asset(name))

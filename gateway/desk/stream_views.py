@@ -98,7 +98,7 @@ class StreamView:
 
 
 def stream_rows(reader: StreamReader, now: datetime) -> tuple[StreamRow, ...]:
-    """Give every stream, those that need somebody first, then by name."""
+    """Return every stream, those that need somebody first, then by name."""
     rows = (_stream_row(summary, now) for summary in reader.summaries())
     order = ("stopped", "paused", "silent", "refusing", "clear", "quiet")
     return tuple(sorted(rows, key=lambda row: (order.index(row.state.name), row.summary.stream)))
@@ -113,7 +113,7 @@ def stream_view(
     now: datetime,
     ranges: tuple[Range, ...],
 ) -> StreamView:
-    """Give a stream's page for one of the ranges and, if one is named, a single rule. Raises NotFoundError."""
+    """Return a stream's page for one of the ranges and, if one is named, a single rule. Raises NotFoundError."""
     summary = reader.summary(stream)
     chosen = range_named(range_name, ranges, summary.first_started_at, summary.last_committed_at, now)
     since, until = chosen.since(now), chosen.until(now)
@@ -207,7 +207,7 @@ def _quiet(summary: StreamSummary) -> State:
 
 
 def _is_gone(summary: StreamSummary, now: datetime) -> bool:
-    """Whether a job that used to say that it lives does so no more; of one that never did nothing is known."""
+    """Return whether a job that used to say that it lives does so no more; of one that never did nothing is known."""
     return summary.seen_at is not None and now - max(summary.seen_at, summary.last_committed_at) > GONE_AFTER
 
 
@@ -221,7 +221,7 @@ def _address(base: str, range_name: str | None, rule: str | None) -> str:
 
 
 def _series(buckets: Sequence[RefusalBucket]) -> tuple[Series, ...]:
-    """Give each code its counts and its colour, which a filter does not change."""
+    """Return each code its counts and its colour, which a filter does not change."""
     counts: dict[str, list[int]] = {}
     for at, bucket in enumerate(buckets):
         for (_, code), records in bucket.counts.items():

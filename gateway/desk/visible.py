@@ -27,7 +27,7 @@ def visible_runs(data: bytes, *, keep_newlines: bool = False) -> list[tuple[str,
 
 
 def visible_text(data: bytes) -> str:
-    """Give the same as one string."""
+    """Return the same as one string."""
     return "".join(text for text, _ in visible_runs(data))
 
 

@@ -130,7 +130,7 @@ class Broker:
         self._child = self._run.start(Command("broker", arguments))
 
     def await_ready(self) -> None:
-        """Return when it answers a metadata request. Raises as `start` does."""
+        """Wait until it answers a metadata request. Raises as `start` does."""
         deadline = time.monotonic() + _START_DEADLINE_SECONDS
         # The client would log every refused connection until the broker listens.
         client = AdminClient(

@@ -128,7 +128,7 @@ def ensure_jars(progress: Progress | None = None) -> Jars:
 
 
 def relock(progress: Progress | None = None, lock_file: Path = LOCK_FILE, ivy_file: Path = IVY_FILE) -> int:
-    """Resolve an Ivy file anew and write its lock from what arrives; return the number of jars."""
+    """Resolve an Ivy file again and write its lock from what arrives; return the number of jars."""
     with tempfile.TemporaryDirectory(prefix="tidegate-jars-") as scratch:
         target = Path(scratch) / "jars"
         resolve(Resolution(ivy_file, Path(scratch) / "ivy", target, 0), find_java(), progress or _silent)

@@ -80,7 +80,7 @@ def _ask(path: Path) -> Java | None:
 
 
 def _advice() -> str:
-    """Say what to do next: a fitting Java that is there already, or how to install one."""
+    """Return what to do next: a fitting Java that is there already, or how to install one."""
     for pattern in _KNOWN_HOMES:
         root = Path(pattern.split("*", 1)[0]).parent
         for home in sorted(root.glob(str(Path(pattern).relative_to(root)))):

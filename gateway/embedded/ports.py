@@ -26,7 +26,7 @@ _BELOW_EPHEMERAL = range(20_000, 32_000)
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` of the loopback interface now."""
+    """Return whether a server could listen on `port` of the loopback interface now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: connections of a predecessor in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

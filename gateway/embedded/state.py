@@ -137,5 +137,5 @@ class StateDirectory:
 
 
 def _is_foreign(entry: Path) -> bool:
-    """Whether somebody else made it; the state of another run, such as the demo's, may lie in ours."""
+    """Return whether somebody else made it; the state of another run, such as the demo's, may lie in ours."""
     return not (entry / _MARKER).exists()

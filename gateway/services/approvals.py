@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
-    """A change that weakens what is enforced, and that nobody but its author has approved."""
+    """A change that weakens what is enforced, and that no one but its author has approved."""
 
     def __init__(self, proposal: Proposal) -> None:
         super().__init__(_sentence(proposal), proposal)
@@ -68,7 +68,7 @@ class Approvals:
     def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
         """Approve one proposed change; returns it, and whether the approval is new.
 
-        Raises NotFoundError for a fingerprint that nobody proposed against what is enforced now, Forbidden for the
+        Raises NotFoundError for a fingerprint that no one proposed against what is enforced now, Forbidden for the
         author of the proposal.
         """
         at = self._now()
@@ -92,7 +92,7 @@ class Approvals:
     def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
         """Forget one proposed change, and the approval that it may have; return it.
 
-        Its author may propose it again. Raises NotFoundError for a fingerprint that nobody proposed against what is
+        Its author may propose it again. Raises NotFoundError for a fingerprint that no one proposed against what is
         enforced now, Forbidden for who is no approver of the subject.
         """
         at = self._now()
@@ -121,7 +121,7 @@ def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at:
     """Let a change of contract versions pass that weakens nothing, or that two persons stand behind.
 
     These are its author and an approver of its subject: one who approved the candidate, or who makes the change that
-    another person proposed. Without access control there is nobody else to ask; the log of changes says so. Raises
+    another person proposed. Without access control there is no one else to ask; the log of changes says so. Raises
     NotApproved, which undoes the transaction.
     """
     before = None if contract_id is None else baseline(stores, contract_id)
@@ -263,7 +263,7 @@ def _sentence(proposal: Proposal) -> str:
 
 
 def next_step(proposal: Proposal) -> str:
-    """Say what has to happen before the change takes effect."""
+    """Return what has to happen before the change takes effect."""
     return (
         f"Have another person than {proposal.proposed_by}, with the role approver, run `tidegate approve "
         f"{proposal.contract_id} {proposal.candidate}`, then make the same request again"

@@ -45,7 +45,7 @@ class AssociationFilter:
     context: str | None = None
 
     def lets_through(self, found: StoredAssociation) -> bool:
-        """Whether an association is of the type, life cycle and context that are meant."""
+        """Return whether an association is of the type, life cycle and context that are meant."""
         return (
             (self.resource_type is None or self.resource_type == found.resource_type)
             and (not self.types or found.association_type in self.types)
@@ -72,7 +72,7 @@ class Associations:
         return self._database.read(lambda stores: _find(stores, wanted))
 
     def subject_of(self, request: AssociationRequest, info: AssociationInfo) -> str:
-        """Give the subject that is associated: the one that is named, or one named after the resource."""
+        """Return the subject that is associated: the one that is named, or one named after the resource."""
         if info.association_type not in {"key", "value"}:
             raise invalid_association("associationType", f"it is key or value, not {info.association_type}")
         return subject_to_register(info.subject or f"{request.resource_name}-{info.association_type}")

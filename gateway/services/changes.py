@@ -65,7 +65,7 @@ class Review:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The consumers that have still to agree, sorted; nobody has to under a new major version."""
+        """The consumers that have still to agree, sorted; no one has to under a new major version."""
         if self.is_new_major:
             return ()
         agreed = self.acknowledged
@@ -166,7 +166,7 @@ def reviewed(
 
 
 def _before(stores: Stores, contract: DataContract) -> tuple[DataContract, ...]:
-    """Give the enforced versions of a contract that come before one, highest first."""
+    """Return the enforced versions of a contract that come before one, highest first."""
     limit = precedence(contract.version)
     return tuple(
         DataContract.model_validate_json(version.document)
@@ -208,7 +208,7 @@ def _leniently(
 
 
 def _sentence(stores: Stores, found: Review) -> str:
-    """Say what breaks, for whom, and the ways out."""
+    """Return what breaks, for whom, and the ways out."""
     told = [_told(finding) for finding in found.breaking]
     if len(told) > _TOLD:
         told = [*told[:_TOLD], f"and {len(told) - _TOLD} more"]

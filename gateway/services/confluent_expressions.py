@@ -40,7 +40,7 @@ def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -
 
 
 def parts_of(expression: str) -> tuple[str, ...]:
-    """Give the guard and the condition of an expression, or what is there of them."""
+    """Return the guard and the condition of an expression, or what is there of them."""
     guard, _, test = _split(expression)
     return tuple(part for part in (guard, test) if part)
 

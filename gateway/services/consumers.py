@@ -62,7 +62,7 @@ class ConsumerBook:
     def register(
         self, contract_id: str, consumer: Consumer, by: Principal = ANONYMOUS
     ) -> tuple[StoredConsumer, bool]:
-        """Register a consumer, or change what one reads; gives it as it is kept, and whether it is new.
+        """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
 
         A consumer that reads something else has agreed to nothing. Raises NotFoundError, WrongConsumer, and Forbidden
         for a change by somebody who may not approve: it would do away with an objection.
@@ -130,7 +130,7 @@ class ConsumerBook:
         return {version.registry_id: _readers(version, apart) for version in asked}
 
     def check(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Review:
-        """Say what publishing a document would break, and for whom; nothing is kept.
+        """Return what publishing a document would break, and for whom; nothing is kept.
 
         Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for an id of others.
         """
@@ -146,7 +146,7 @@ class ConsumerBook:
     def acknowledge(
         self, contract_id: str, wanted: Agreement, by: Principal = ANONYMOUS
     ) -> tuple[Acknowledgement, bool]:
-        """Note that a consumer agrees to a candidate; gives the agreement, and whether it is new.
+        """Note that a consumer agrees to a candidate; returns the agreement, and whether it is new.
 
         It holds for this candidate only: another document has another fingerprint. Raises NotFoundError,
         ConflictError for a version that is published already.

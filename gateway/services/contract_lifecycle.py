@@ -37,7 +37,7 @@ class ContractLifecycle:
     def change_status(
         self, contract_id: str, version: str, status: Status, by: Principal = ANONYMOUS
     ) -> ContractVersion:
-        """Give a version another status; the one that it has is no change.
+        """Set the status of a version; the one that it has is no change.
 
         Raises NotFoundError, ConflictError for a step that no version takes, BreakingChange for a promotion that
         consumers have not agreed to, NotApproved for a step that weakens what is enforced, ContractError for a promotion of what does not compile.

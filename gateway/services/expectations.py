@@ -59,7 +59,7 @@ class ExpectationReader:
         return self._database.read(work)
 
     def history(self, stream: str, since: datetime, until: datetime) -> tuple[ExpectationHistory, ...]:
-        """Give each expectation of the newest results in a range, by its id. Raises NotFoundError."""
+        """Return each expectation of the newest results in a range, by its id. Raises NotFoundError."""
         by_id: dict[str, list[PastResult]] = {}
         for each in self.results(stream, since, until):
             by_id.setdefault(each.result.id, []).append(each)

@@ -15,7 +15,7 @@ class Broker(Protocol):
     """Something that knows whether the broker answers."""
 
     def answers(self) -> bool:
-        """Whether the broker answers."""
+        """Return whether the broker answers."""
         ...
 
 

@@ -75,7 +75,7 @@ def import_rules(
 
 
 def carried_rules(contract: DataContract) -> ImportedRules:
-    """Give the rules that a contract's schema carries for clients, but for those that the contract has itself."""
+    """Return the rules that a contract's schema carries for clients, but for those that the contract has itself."""
     schema = contract.schema_
     importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
     importing.inline()
@@ -201,7 +201,7 @@ class _Importing:
         )
 
     def _changed(self, transformations: list[Rule]) -> frozenset[str]:
-        """Give the places of a record that some transformations may change; "" for any."""
+        """Return the places of a record that some transformations may change; "" for any."""
         changed: set[str] = set()
         for rule in transformations:
             if not rule.tags or rule.type in {"CEL", "JSONATA", "ENCRYPT_PAYLOAD"}:
@@ -231,7 +231,7 @@ def _kind(rule: Rule) -> str:
 
 
 def _names(each: Field, type_name: str) -> Mapping[str, str]:
-    """Give what a client tells a rule about a field, as the literals that stand for it."""
+    """Return what a client tells a rule about a field, as the literals that stand for it."""
     tags = ", ".join(quoted(tag) for tag in sorted(each.tags))
     return {
         "message": "parent",
@@ -247,7 +247,7 @@ def _holds_of_null(expression: str) -> bool:
 
 
 def _reads(expression: str) -> Iterator[str]:
-    """Give the places of the message that a condition reads; "" for the whole."""
+    """Yield the places of the message that a condition reads; "" for the whole."""
     for match in _MESSAGE.finditer(expression):
         path = match[1].split(".")[1:]
         if match[2] and path:  # the last name is that of a function

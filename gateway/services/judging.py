@@ -39,7 +39,7 @@ class PlanCache:
         self._lock = threading.Lock()
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
-        """Give the compiled plan of a published version."""
+        """Return the compiled plan of a published version."""
         with self._lock:
             plan = self._plans.get(version.fingerprint)
             if plan is not None:

@@ -11,7 +11,7 @@ from contracts.model import Compatibility, Consumer, DataContract
 
 
 def all_consumers(document: Iterable[Consumer], apart: Iterable[Consumer]) -> tuple[Consumer, ...]:
-    """Give the consumers of a document and those registered apart; who is both reads and assumes what either says."""
+    """Return the consumers of a document and those registered apart; who is both reads and assumes what either says."""
     consumers = {each.id: each for each in document}
     for each in apart:
         known = consumers.get(each.id)
@@ -20,7 +20,7 @@ def all_consumers(document: Iterable[Consumer], apart: Iterable[Consumer]) -> tu
 
 
 def with_consumers(contract: DataContract, apart: Iterable[Consumer]) -> DataContract:
-    """Give a contract as if its document named those who are registered apart too."""
+    """Return a contract as if its document named those who are registered apart too."""
     return contract.model_copy(update={"consumers": all_consumers(contract.consumers, apart)})
 
 

@@ -25,7 +25,7 @@ class SeenReconciliations:
 
     @property
     def open(self) -> ReconciliationRequest | None:
-        """The request that nobody has answered yet."""
+        """The request that no one has answered yet."""
         return next((each.asked for each in self.found if each.is_open), None)
 
     @property
@@ -56,7 +56,7 @@ class Reconciliations:
         self._announce = announce
 
     def ask(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReconciliation, bool]:
-        """Ask the job of a stream to reconcile it; gives the open request if there is one, and whether it is new.
+        """Ask the job of a stream to reconcile it; returns the open request if there is one, and whether it is new.
 
         Raises NotFoundError for a stream without a contract.
         """
@@ -102,7 +102,7 @@ class Reconciliations:
         return is_new
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
-        """Give those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
 
         def work(stores: Stores) -> tuple[StreamReconciliation, ...]:
             subject_of_stream(stores, stream)
@@ -111,7 +111,7 @@ class Reconciliations:
         return self._database.read(work)
 
     def seen(self, stream: str) -> SeenReconciliations | None:
-        """Give what a page shows of a stream; None for one without a contract, which nobody can ask about."""
+        """Return what a page shows of a stream; None for one without a contract, which no one can ask about."""
 
         def work(stores: Stores) -> SeenReconciliations | None:
             if stores.contracts.topic_of(stream) is None:

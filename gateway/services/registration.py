@@ -98,7 +98,7 @@ class SchemaRegistration:
         """Register a schema; what is registered already is found again.
 
         The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
-        nobody waiting, and made again in it when somebody else registered meanwhile. Raises Refused.
+        no one waiting, and made again in it when somebody else registered meanwhile. Raises Refused.
         """
         subject = subject_to_register(name)
         check_type(request.schema_type)
@@ -306,7 +306,7 @@ def _content(
 
 
 def _imported(content: SchemaContent, request: SchemaRequest) -> SchemaContent:
-    """Give a schema just the metadata and rules that come with it: nothing is inherited by what is imported."""
+    """Return a schema just the metadata and rules that come with it: nothing is inherited by what is imported."""
     return replace(content, metadata=request.metadata, rule_set=request.rule_set)
 
 
@@ -317,7 +317,7 @@ def _completed(
     previous: SubjectVersion | None,
     number: int,
 ) -> SchemaContent:
-    """Give a schema its metadata and rules: defaults, then its own or else inherited ones, then overrides."""
+    """Return a schema its metadata and rules: defaults, then its own or else inherited ones, then overrides."""
     metadata: Metadata | None = request.metadata
     rule_set: RuleSet | None = request.rule_set
     if previous is not None:

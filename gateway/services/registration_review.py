@@ -41,7 +41,7 @@ class Judgement:
 class Governance:
     """What a contract promises beside its schema: the version that is followed, and who reads apart from documents.
 
-    `agreements` are those that were made for the contract: candidate and consumer, None for nobody in particular.
+    `agreements` are those that were made for the contract: candidate and consumer, None for no one in particular.
     """
 
     base: ContractVersion
@@ -52,7 +52,7 @@ class Governance:
 def governance(stores: Stores, subject: str, line: Line | None, config: Config) -> Governance | None:
     """Find the promise that a registration is held to; None where only schemas are compared.
 
-    That is a subject of which nobody published a contract document and whose consumers nobody registered, the level
+    That is a subject of which no one published a contract document and whose consumers no one registered, the level
     NONE, and a registration that begins a new major version.
     """
     level = config.level or DEFAULT_LEVEL
@@ -101,7 +101,7 @@ def judge_against(
 def history(
     stores: Stores, subject: str, content: SchemaContent, config: Config, line: Line | None
 ) -> Iterator[Earlier]:
-    """Give the versions to compare with, newest first: those of one compatibility group and one major version.
+    """Yield the versions to compare with, newest first: those of one compatibility group and one major version.
 
     With a contract it is the major version of what the registration follows, which need not be the newest number.
     """
@@ -133,7 +133,7 @@ class _Asked:
 def _bases(
     stores: Stores, content: SchemaContent, config: Config, found: Governance
 ) -> tuple[DataContract, ...]:
-    """Give the contract versions to compare with, the followed one first; the others under a transitive level only."""
+    """Return the contract versions to compare with, the followed one first; the others under a transitive level only."""
     base = DataContract.model_validate_json(found.base.document)
     if not is_transitive(_level(config)):
         return (base,)

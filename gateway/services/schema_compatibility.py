@@ -76,12 +76,12 @@ def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Ear
 
 
 def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
-    """Say whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
+    """Return whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
     return _answer(old, new, Direction.BACKWARD)
 
 
 def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclusion:
-    """Say whether `new` accepts what `old` does, or forward the reverse; told from the old schema to the new one."""
+    """Return whether `new` accepts what `old` does, or forward the reverse; told from the old schema to the new one."""
     if old.text == new.text and old.definition == new.definition:
         return Inclusion(Outcome.PROVEN)
     return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
@@ -202,7 +202,7 @@ def _message(difference: Difference, what: str, direction: Direction) -> str:
 
 
 def _passes_leniently(readings: tuple[_Reading, ...], level: str) -> bool:
-    """Whether a change is harmless to all who use declared properties only: the lenient policy's question."""
+    """Return whether a change is harmless to all who use declared properties only: the lenient policy's question."""
     return all(_is_lenient(reading, level) for reading in readings if reading.is_meant)
 
 

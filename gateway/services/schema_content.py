@@ -48,11 +48,11 @@ class SchemaContent:
         return self._hash(self.parsed.normal)
 
     def normalized(self) -> SchemaContent:
-        """Give the content with its normal text."""
+        """Return the content with its normal text."""
         return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
 
     def to_keep(self, context: str) -> NewSchema:
-        """Give the content as the store keeps it."""
+        """Return the content as the store keeps it."""
         return NewSchema(
             context=context,
             guid=self.guid,
@@ -71,12 +71,12 @@ class SchemaContent:
 
 
 def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
-    """Give the references of a stored schema as they were registered: names may be relative to the schema's context."""
+    """Return the references of a stored schema as they were registered: names may be relative to the schema's context."""
     return tuple(Reference.model_validate(one) for one in json.loads(schema.reference_list))
 
 
 def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
-    """Give the references of a stored schema with whole names of subjects."""
+    """Return the references of a stored schema with whole names of subjects."""
     return tuple(
         one.model_copy(update={"subject": whole_name(schema.context, one.subject)})
         for one in references_of(schema)
@@ -84,7 +84,7 @@ def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
 
 
 def whole_name(context: str, subject: str) -> str:
-    """Give the whole name of a subject that a schema of a context refers to. Raises Refused (42208).
+    """Return the whole name of a subject that a schema of a context refers to. Raises Refused (42208).
 
     Source: Confluent Schema Registry, `QualifiedSubject.qualifySubjectWithParent`.
     """
@@ -93,18 +93,18 @@ def whole_name(context: str, subject: str) -> str:
 
 
 def metadata_of(schema: StoredSchema) -> Metadata | None:
-    """Give the metadata of a stored schema."""
+    """Return the metadata of a stored schema."""
     found = schema.metadata_json
     return None if found is None else Metadata.model_validate_json(found)
 
 
 def rule_set_of(schema: StoredSchema) -> RuleSet | None:
-    """Give the rule set of a stored schema."""
+    """Return the rule set of a stored schema."""
     return None if schema.rule_set_json is None else RuleSet.model_validate_json(schema.rule_set_json)
 
 
 def inherited_metadata(schema: StoredSchema) -> Metadata | None:
-    """Give the metadata that the next version inherits: without the properties that name this very version."""
+    """Return the metadata that the next version inherits: without the properties that name this very version."""
     found = metadata_of(schema)
     if found is None:
         return None
@@ -162,7 +162,7 @@ def dialect_for(
 def resolve_references(
     stores: Stores, subject: str, references: Iterable[Reference]
 ) -> tuple[Reference, ...]:
-    """Give references with numbers instead of -1 for the latest, and names as they are, relative to the subject's context.
+    """Return references with numbers instead of -1 for the latest, and names as they are, relative to the subject's context.
 
     Raises Refused (42201).
     """

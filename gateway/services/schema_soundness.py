@@ -41,7 +41,7 @@ def check_sound(content: SchemaContent, config: Config) -> None:
 
 
 def reserved_conflicts(content: SchemaContent, earlier: Metadata | None, config: Config) -> tuple[str, ...]:
-    """Say what a new schema does to fields that it, or the version before, reserves; nothing unless that is asked for."""
+    """Return what a new schema does to fields that it, or the version before, reserves; nothing unless that is asked for."""
     if not config.validate_fields:
         return ()
     reserved = _reserved(content.metadata)
@@ -75,7 +75,7 @@ def _top_level(content: SchemaContent) -> tuple[str, ...]:
 
 
 def _names(definition: Any) -> Iterator[str]:
-    """Give the parts of the names of types, and the names of fields."""
+    """Yield the parts of the names of types, and the names of fields."""
     for full_name, schema in named_types(definition).items():
         yield from full_name.split(".")
         yield from (field["name"] for field in schema.get("fields", ()))

@@ -6,7 +6,7 @@ _DIGITS = 4  # how many decimal digits the length of a number may have, so no nu
 
 
 def precedence(version: str) -> bytes:
-    """Give a key whose bytewise order is the precedence of versions: 1.9.0 < 1.10.0-rc.1 < 1.10.0.
+    """Return a key whose bytewise order is the precedence of versions: 1.9.0 < 1.10.0-rc.1 < 1.10.0.
 
     `version` matches `contracts.terms.SemanticVersion`. Source: Semantic Versioning 2.0.0, clause 11.
     """
@@ -18,25 +18,25 @@ def precedence(version: str) -> bytes:
 
 
 def next_minor(version: str) -> str:
-    """Give the version whose minor number is one higher: 1.10.0 for 1.9.3."""
+    """Return the version whose minor number is one higher: 1.10.0 for 1.9.3."""
     major, minor, _ = version.partition("-")[0].split(".")
     return f"{major}.{int(minor) + 1}.0"
 
 
 def next_major(version: str) -> str:
-    """Give the version whose major number is one higher: 2.0.0 for 1.9.3."""
+    """Return the version whose major number is one higher: 2.0.0 for 1.9.3."""
     return f"{int(version.partition('.')[0]) + 1}.0.0"
 
 
 def next_patch(version: str) -> str:
-    """Give the next version that changes nothing for anybody: 1.9.4 for 1.9.3, and 1.9.3 for 1.9.3-rc.1."""
+    """Return the next version that changes nothing for anybody: 1.9.4 for 1.9.3, and 1.9.3 for 1.9.3-rc.1."""
     core, _, prerelease = version.partition("-")
     major, minor, patch = core.split(".")
     return core if prerelease else f"{major}.{minor}.{int(patch) + 1}"
 
 
 def major_of(version: str) -> int:
-    """Give the major number: versions that share it keep to one line of compatibility."""
+    """Return the major number: versions that share it keep to one line of compatibility."""
     return int(version.partition(".")[0])
 
 

@@ -65,7 +65,7 @@ class Shadows:
         return self._database.write(work)
 
     def findings(self, stream: str) -> ShadowFindings:
-        """Give what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
+        """Return what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
 
         def work(stores: Stores) -> ShadowFindings:
             subject_of_stream(stores, stream)
@@ -79,13 +79,13 @@ class Shadows:
         return self._database.read(work)
 
     def seen(self, stream: str) -> tuple[str | None, ShadowFindings | None]:
-        """Give the version that is declared and what the last one found; None for what there is not."""
+        """Return the version that is declared and what the last one found; None for what there is not."""
         return self._database.read(
             lambda stores: (stores.controls.find(stream).shadow, stores.shadows.find(stream))
         )
 
     def promotion(self, contract_id: str, version: str) -> Promotion:
-        """Say what would change if a version became active. Changes nothing. Raises NotFoundError, ContractError."""
+        """Return what would change if a version became active. Changes nothing. Raises NotFoundError, ContractError."""
 
         def work(stores: Stores) -> Promotion:
             found = find_alive(stores, contract_id, version)

@@ -20,7 +20,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StreamCondition:
-    """The condition of a stream since `at`; `reason`, `by` and `at` are None where nobody told any."""
+    """The condition of a stream since `at`; `reason`, `by` and `at` are None where no one told any."""
 
     condition: Condition
     reason: str | None = None
@@ -31,7 +31,7 @@ class StreamCondition:
 def condition_of(
     control: StreamControl, event: StreamEvent | None, last_committed_at: datetime | None
 ) -> StreamCondition:
-    """Give the condition of a stream. A pause hides what its job told; a batch after an end shows that it runs again."""
+    """Return the condition of a stream. A pause hides what its job told; a batch after an end shows that it runs again."""
     if control.is_paused:
         return StreamCondition(Condition.PAUSED, control.reason, control.by, control.at)
     if event is None or event.kind is EventKind.STARTED:

@@ -35,7 +35,7 @@ class StreamControls:
         self._announce = announce
 
     def control(self, stream: str) -> StreamControl:
-        """Give what holds for a stream. Raises NotFoundError for one without a contract."""
+        """Return what holds for a stream. Raises NotFoundError for one without a contract."""
 
         def work(stores: Stores) -> StreamControl:
             subject_of_stream(stores, stream)
@@ -106,7 +106,7 @@ class StreamControls:
     def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
         """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
 
-        A trip that was told before changes nothing. Gives what holds now. Raises ConflictError for a trip of another
+        A trip that was told before changes nothing. Returns what holds now. Raises ConflictError for a trip of another
         stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
         """
         require_same(stream, trip.stream)
@@ -146,7 +146,7 @@ class StreamControls:
         return is_new
 
     def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
-        """Take note that the job of a stream lives; gives what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
+        """Take note that the job of a stream lives; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
 
         def work(stores: Stores) -> HeartbeatAnswer:
@@ -181,7 +181,7 @@ def require_own(told: BatchReport | Trip, topic: str) -> None:
 
 
 def subject_of_stream(stores: Stores, stream: str) -> str:
-    """Give the subject of the contract that a stream is named after. Raises NotFoundError."""
+    """Return the subject of the contract that a stream is named after. Raises NotFoundError."""
     return subject_of(_topic_of(stores, stream))
 
 

@@ -61,7 +61,7 @@ class StreamMetrics(Collector):
         self._by = by
 
     def collect(self) -> Iterator[Metric]:
-        """Give the metrics. Raises Unavailable."""
+        """Yield the metrics. Raises Unavailable."""
         facts = self._database.read(lambda stores: _facts(stores, self._by))
         reported = [(each, each.sums, each.last) for each in facts if each.sums and each.last]
         yield from _states(facts)
@@ -132,7 +132,7 @@ def _states(facts: Sequence[StreamFacts]) -> Iterator[Metric]:
 
 
 def _shadow(stores: Stores, control: StreamControl | None) -> ShadowFindings | None:
-    """Give what the shadow of now has found; one that was ended has no series any more."""
+    """Return what the shadow of now has found; one that was ended has no series any more."""
     if control is None or control.shadow is None:
         return None
     found = stores.shadows.find(control.stream)

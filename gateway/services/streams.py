@@ -168,7 +168,7 @@ class StreamReader:
         self._by = by
 
     def summaries(self) -> tuple[StreamSummary, ...]:
-        """Give the state of every stream that ever reported and that may be seen, by name."""
+        """Return the state of every stream that ever reported and that may be seen, by name."""
         now = self._now()
 
         def work(stores: Stores) -> tuple[StreamSummary, ...]:
@@ -184,7 +184,7 @@ class StreamReader:
         return self._database.read(work)
 
     def summary(self, stream: str) -> StreamSummary:
-        """Give the state of one stream. Raises NotFoundError."""
+        """Return the state of one stream. Raises NotFoundError."""
         now = self._now()
 
         def work(stores: Stores) -> StreamSummary:
@@ -288,7 +288,7 @@ def _summary(stores: Stores, sums: StreamSums, topic: str, now: datetime) -> Str
 
 
 def _recent_rate(stores: Stores, sums: StreamSums, now: datetime) -> float:
-    """Give the rate over the last minute, or since the stream began if that is shorter ago."""
+    """Return the rate over the last minute, or since the stream began if that is shorter ago."""
     records = stores.reports.records_between(sums.stream, now - _RATE_WINDOW, now + _MICROSECOND)
     return _rate(records, min(_RATE_WINDOW, now - sums.first_started_at))
 
@@ -312,5 +312,5 @@ def _volumes(stores: Stores, stream: str, buckets: Buckets) -> tuple[SparkBucket
 
 
 def _width(span: timedelta, buckets: int) -> timedelta:
-    """Give the width of a bucket, rounded up so that `buckets` of them cover the span."""
+    """Return the width of a bucket, rounded up so that `buckets` of them cover the span."""
     return max(-(-span // buckets), _MICROSECOND)

@@ -78,14 +78,14 @@ def line_of(stores: Stores, subject: str, metadata: Metadata | None, config: Con
 
 
 def group_of(metadata: Metadata | None, group: str | None) -> str | None:
-    """Give the compatibility group of a version: what its metadata have under the name that the settings give."""
+    """Return the compatibility group of a version: what its metadata have under the name that the settings give."""
     return None if metadata is None or group is None else metadata.properties.get(group)
 
 
 def plan_version(
     stores: Stores, line: Line, content: SchemaContent, config: Config, *, breaks: bool = False
 ) -> PlannedVersion:
-    """Give the contract version that a schema makes.
+    """Return the contract version that a schema makes.
 
     It inherits all but the schema, the tags of its metadata and the rules of its rule set from the version that it follows, and takes the
     semantic version that the change asks for; `breaks` says that it breaks more than schemas show. When what it
@@ -165,7 +165,7 @@ def adopt_contracts(stores: Stores, at: datetime) -> None:
 
 
 def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
-    """Give the schema of a contract that compiles."""
+    """Return the schema of a contract that compiles."""
     definition = contract.schema_.definition
     if isinstance(contract.schema_, AvroSchema):
         normal = avro_text(definition, sort_properties=True)
@@ -193,7 +193,7 @@ def _reading(schema: ParsedSchema) -> tuple[str, ...]:
 
 
 def next_number(stores: Stores, subject: str) -> int:
-    """Give the number of the next version of a subject, and of the contract behind it."""
+    """Return the number of the next version of a subject, and of the contract behind it."""
     highest = stores.subjects.highest_number(subject)
     topic = topic_of(subject)
     contract_id = stores.contracts.contract_of_topic(topic) if topic else None
@@ -258,7 +258,7 @@ def _next_version(
     *,
     breaks: bool,
 ) -> str:
-    """Give the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
+    """Return the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
     contract, schema = new
     before = _schema_of(stores, line.base) if line.base else parsed_contract_schema(former)
     if line.is_new or breaks or _breaks(before, schema, config):
@@ -270,14 +270,14 @@ def _next_version(
 
 
 def _breaks(former: ParsedSchema, schema: ParsedSchema, config: Config) -> bool:
-    """Whether a schema breaks what the level forbids; under NONE, whether old records are valid no more."""
+    """Return whether a schema breaks what the level forbids; under NONE, whether old records are valid no more."""
     level = config.level if config.level not in {None, "NONE"} else DEFAULT_LEVEL
     one = Config(level=level, policy=config.policy)
     return not check_compatibility(schema, one, (Earlier("the version before", former),)).is_compatible
 
 
 def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
-    """Whether two schemas of one type describe the same records; names in Avro schemas are a part of that."""
+    """Return whether two schemas of one type describe the same records; names in Avro schemas are a part of that."""
     if schema.schema_type == AVRO:
         texts = (to_parsing_canonical_form(one.definition) for one in (former, schema))
         return len(set(texts)) == 1

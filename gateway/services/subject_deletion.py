@@ -34,7 +34,7 @@ class SubjectDeletion:
         self._now = now
 
     def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
-        """Delete every version of a subject; gives their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
+        """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
         subject = canonical(name)
         at = self._now()
 
@@ -59,7 +59,7 @@ class SubjectDeletion:
         return write_held(self._database, work)
 
     def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
-        """Delete one version, -1 the latest; gives its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
+        """Delete one version, -1 the latest; returns its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
         subject = canonical(name)
         at = self._now()
 

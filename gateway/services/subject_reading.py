@@ -174,18 +174,18 @@ class SubjectReader:
         return (DEFAULT_CONTEXT, *(one for one in found if one != DEFAULT_CONTEXT))
 
     def highest_id(self, context: str) -> int:
-        """Give the highest id that a context ever gave."""
+        """Return the highest id that a context ever gave."""
         return self._database.read(lambda stores: stores.schemas.highest_id(context))
 
     def resolved_text(self, schema: StoredSchema) -> str:
-        """Give the text of a schema with its references resolved into it."""
+        """Return the text of a schema with its references resolved into it."""
         found = self._database.read(lambda stores: parsed(stores, schema, stores.subjects.dialect_of(schema)))
         if found.schema_type == AVRO:
             return avro_text(found.definition)
         return json_text(found.definition if found.dialect is None else without_dialect(found.definition))
 
     def references(self, schema: StoredSchema) -> tuple[Reference, ...]:
-        """Give the references of a schema."""
+        """Return the references of a schema."""
         return references_of(schema)
 
 
@@ -225,6 +225,6 @@ def find_schema(stores: Stores, schema_id: int, subject: str | None) -> StoredSc
 
 
 def has_rule_type(version: SubjectVersion, rule_type: str) -> bool:
-    """Whether a version has a rule of a type."""
+    """Return whether a version has a rule of a type."""
     rule_set = rule_set_of(version.schema)
     return rule_set is not None and any(rule.type == rule_type for rule in rule_set.rules())

@@ -32,13 +32,13 @@ READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = MODES = (
 
 
 def config_of(stores: Stores, scope: str) -> Config | None:
-    """Give what is set in one scope itself."""
+    """Return what is set in one scope itself."""
     found = stores.settings.setting(scope).config
     return None if found is None else Config.model_validate_json(found)
 
 
 def config_in_scope(stores: Stores, subject: str) -> Config:
-    """Give what holds for a subject: each setting as the nearest scope has it that sets it.
+    """Return what holds for a subject: each setting as the nearest scope has it that sets it.
 
     A contract that governs the subject and promises another level than the default stands between the subject's own
     settings and the wider scopes.
@@ -56,7 +56,7 @@ def config_in_scope(stores: Stores, subject: str) -> Config:
 
 
 def _promised_level(stores: Stores, subject: str) -> str | None:
-    """Give the level that the contract behind a subject promises; None when it is the default, or there is none."""
+    """Return the level that the contract behind a subject promises; None when it is the default, or there is none."""
     topic = topic_of(subject)
     contract_id = stores.contracts.contract_of_topic(topic) if topic else None
     enforced = stores.contracts.highest(contract_id, ENFORCED) if contract_id else None
@@ -64,12 +64,12 @@ def _promised_level(stores: Stores, subject: str) -> str | None:
 
 
 def mode_of(stores: Stores, scope: str) -> str | None:
-    """Give the mode of one scope itself."""
+    """Return the mode of one scope itself."""
     return stores.settings.setting(scope).mode
 
 
 def mode_in_scope(stores: Stores, subject: str) -> str:
-    """Give the mode that holds for a subject. READONLY_OVERRIDE for all overrides every narrower mode."""
+    """Return the mode that holds for a subject. READONLY_OVERRIDE for all overrides every narrower mode."""
     for_all = mode_of(stores, GLOBAL)
     if for_all == READONLY_OVERRIDE:
         return for_all
@@ -78,7 +78,7 @@ def mode_in_scope(stores: Stores, subject: str) -> str:
 
 
 def check_writable(stores: Stores, subject: str) -> str:
-    """Give the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
+    """Return the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
     mode = mode_in_scope(stores, subject)
     if mode in {READONLY, READONLY_OVERRIDE}:
         raise read_only(subject)

@@ -45,7 +45,7 @@ class SubjectSettings:
         self._now = now
 
     def config(self, name: str, *, inherited: bool) -> Config:
-        """Give the settings of a scope, with `inherited` what holds in it. Raises Refused (40408)."""
+        """Return the settings of a scope, with `inherited` what holds in it. Raises Refused (40408)."""
         scope = canonical(name)
 
         def work(stores: Stores) -> Config:
@@ -60,7 +60,7 @@ class SubjectSettings:
         return self._database.read(work)
 
     def alias(self, subject: str) -> str | None:
-        """Give the subject that another one's settings say it stands for."""
+        """Return the subject that another one's settings say it stands for."""
 
         def work(stores: Stores) -> str | None:
             own = config_of(stores, subject)
@@ -110,7 +110,7 @@ class SubjectSettings:
         return self._database.write(work)
 
     def mode(self, name: str, *, inherited: bool) -> str:
-        """Give the mode of a scope, with `inherited` the one that holds in it. Raises Refused (40409)."""
+        """Return the mode of a scope, with `inherited` the one that holds in it. Raises Refused (40409)."""
         scope = canonical(name)
 
         def work(stores: Stores) -> str:
@@ -145,7 +145,7 @@ class SubjectSettings:
         return self._database.write(work)
 
     def delete_mode(self, name: str, who: str) -> str:
-        """Forget the mode of a scope; gives it. Raises Refused (40401)."""
+        """Forget the mode of a scope; returns it. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
 
@@ -186,7 +186,7 @@ def read_config(given: Mapping[str, Any]) -> Config:
 
 
 def _has_versions(stores: Stores, scope: str) -> bool:
-    """Whether anything is alive in a scope."""
+    """Return whether anything is alive in a scope."""
     if scope == GLOBAL:
         wanted = ListedSubjects()
     elif scope.endswith(":"):

@@ -17,7 +17,7 @@ _TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
 
 
 def with_writers(plan: EnforcementPlan, subjects: SubjectReader) -> EnforcementPlan:
-    """Give a plan with the schemas that its records may name: all versions of its topic's subject, deleted ones too."""
+    """Return a plan with the schemas that its records may name: all versions of its topic's subject, deleted ones too."""
     return plan.with_writers(_writers(plan.contract.topic, subjects)) if plan.needs_writers else plan
 
 

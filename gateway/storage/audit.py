@@ -46,7 +46,7 @@ class AuditStore:
         return entry
 
     def last(self) -> AuditEntry | None:
-        """Give the newest entry; None of an empty log."""
+        """Return the newest entry; None of an empty log."""
         row = self._session.scalar(select(AuditRow).order_by(AuditRow.number.desc()).limit(1))
         return None if row is None else _entry(row)
 
@@ -59,7 +59,7 @@ class AuditStore:
         return tuple(_entry(row) for row in rows)
 
     def entries(self) -> Iterator[AuditEntry]:
-        """Give every entry, oldest first, some at a time; consume it inside the transaction."""
+        """Yield every entry, oldest first, some at a time; consume it inside the transaction."""
         after: int | None = None
         while True:
             query = select(AuditRow).order_by(AuditRow.number).limit(_CHUNK)

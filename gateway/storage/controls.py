@@ -57,12 +57,12 @@ class ControlStore:
         self._session = session
 
     def find(self, stream: str) -> StreamControl:
-        """Give what holds for a stream; of one that nobody ever touched, that it runs."""
+        """Return what holds for a stream; of one that no one ever touched, that it runs."""
         row = self._session.get(ControlRow, stream)
         return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
 
     def all(self) -> dict[str, StreamControl]:
-        """Give what holds for every stream that was ever touched."""
+        """Return what holds for every stream that was ever touched."""
         rows = self._session.scalars(select(ControlRow))
         return {row.stream: StreamControl.model_validate_json(row.control) for row in rows}
 
@@ -75,16 +75,16 @@ class ControlStore:
         self._session.merge(HeartbeatRow(stream=stream, at=at))
 
     def heartbeats(self) -> dict[str, datetime]:
-        """Give when the job of each stream said last that it lives."""
+        """Return when the job of each stream said last that it lives."""
         return {row.stream: row.at for row in self._session.scalars(select(HeartbeatRow))}
 
     def heartbeat(self, stream: str) -> datetime | None:
-        """Give when the job of one stream said so last; None if it never did."""
+        """Return when the job of one stream said so last; None if it never did."""
         row = self._session.get(HeartbeatRow, stream)
         return None if row is None else row.at
 
     def is_told(self, told: UUID) -> bool:
-        """Whether an event or trip was told before."""
+        """Return whether an event or trip was told before."""
         return self._session.scalar(select(EventRow.key).where(EventRow.id == str(told))) is not None
 
     def tell(self, told: StreamEvent | Trip) -> None:

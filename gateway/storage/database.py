@@ -87,7 +87,7 @@ class Database:
                 ) from error
 
     def is_current(self) -> bool:
-        """Whether the tables are those that this version of the program needs. Raises Unavailable."""
+        """Return whether the tables are those that this version of the program needs. Raises Unavailable."""
         with _outages_translated(), self._engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
             return found == ScriptDirectory.from_config(_alembic_config(connection)).get_current_head()
@@ -209,7 +209,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    """Take the turn of the writers at the start of a write; it ends with the transaction. Nobody waits for ever."""
+    """Take the turn of the writers at the start of a write; it ends with the transaction. No one waits for ever."""
     if connection.get_execution_options().get(_WRITES, False):
         connection.execute(
             text("SELECT set_config('lock_timeout', :wait, true), pg_advisory_xact_lock(:turn)"),

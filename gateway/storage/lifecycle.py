@@ -33,7 +33,7 @@ class LifecycleStore:
         self._note(registry_id, StatusChange(at, status, is_deleted=False))
 
     def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
-        """Give a version another status, and note when."""
+        """Set the status of a version, and note when."""
         self._update(registry_id, status=status, note=note)
         self._note(registry_id, StatusChange(at, status, is_deleted=False))
 
@@ -58,7 +58,7 @@ class LifecycleStore:
         return tuple(StatusChange(row.at, row.status, row.is_deleted) for row in rows)
 
     def highest_as_of(self, contract_id: str, statuses: Sequence[str], at: datetime) -> int | None:
-        """Give the registry id of the version of highest precedence that had one of these statuses at an instant.
+        """Return the registry id of the version of highest precedence that had one of these statuses at an instant.
 
         A version that was purged later counts too: its registry id is given, and its document is gone.
         """

@@ -16,7 +16,7 @@ KEPT = 20
 
 
 class ReconciliationRow(Table):
-    """A request, and its result as JSON; null as long as nobody has looked."""
+    """A request, and its result as JSON; null as long as no one has looked."""
 
     __tablename__ = "stream_reconciliations"
     __table_args__ = (Index("ix_stream_reconciliations_stream", "stream", "key"),)
@@ -36,7 +36,7 @@ class ReconciliationStore:
         self._session = session
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
-        """Give those of a stream that are kept, newest first."""
+        """Return those of a stream that are kept, newest first."""
         rows = self._session.scalars(
             select(ReconciliationRow)
             .where(ReconciliationRow.stream == stream)
@@ -54,7 +54,7 @@ class ReconciliationStore:
         return None if row is None else _reconciliation(row)
 
     def open(self, stream: str) -> ReconciliationRequest | None:
-        """Give the request that nobody has answered yet; there is one at most."""
+        """Return the request that no one has answered yet; there is one at most."""
         row = self._session.scalar(
             select(ReconciliationRow).where(
                 ReconciliationRow.stream == stream, ReconciliationRow.result.is_(None)
@@ -63,7 +63,7 @@ class ReconciliationStore:
         return None if row is None else _reconciliation(row).asked
 
     def last_findings(self, stream: str) -> ReconciliationResult | None:
-        """Give the newest result of a stream that has findings: one that failed takes nothing back."""
+        """Return the newest result of a stream that has findings: one that failed takes nothing back."""
         results = (each.result for each in self.all(stream))
         return next((each for each in results if each is not None and each.findings is not None), None)
 

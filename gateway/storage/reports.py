@@ -62,7 +62,7 @@ class Buckets:
         return self.since + self.width * self.count
 
     def starts(self) -> tuple[datetime, ...]:
-        """Give the first instant of each bucket."""
+        """Return the first instant of each bucket."""
         return tuple(self.since + self.width * index for index in range(self.count))
 
 
@@ -114,12 +114,12 @@ class ReportStore:
             )
 
     def sums(self) -> tuple[StreamSums, ...]:
-        """Give the sums of every stream, by name."""
+        """Return the sums of every stream, by name."""
         rows = self._session.scalars(select(StreamRow).order_by(ByCodePoint(StreamRow.stream)))
         return tuple(_stream_sums(row) for row in rows)
 
     def sums_of(self, stream: str) -> StreamSums | None:
-        """Give the sums of one stream, None for a stream that never reported."""
+        """Return the sums of one stream, None for a stream that never reported."""
         row = self._session.get(StreamRow, stream)
         return None if row is None else _stream_sums(row)
 
@@ -134,7 +134,7 @@ class ReportStore:
         return None if found is None else _readable(found)
 
     def reach(self, stream: str) -> Reach | None:
-        """Say how far the reports of a stream reach, None for a stream that never reported."""
+        """Return how far the reports of a stream reach, None for a stream that never reported."""
         newest = select(func.max(BatchRow.committed_at)).where(BatchRow.stream == stream).scalar_subquery()
         query = select(BatchRow.epoch, BatchRow.n, newest).where(BatchRow.stream == stream)
         found = self._session.execute(
@@ -143,7 +143,7 @@ class ReportStore:
         return None if found is None else Reach(*found)
 
     def prune(self, stream: str, keep_from: datetime, most: int) -> int:
-        """Delete the oldest reports committed before an instant, at most so many; gives how many there were.
+        """Delete the oldest reports committed before an instant, at most so many; returns how many there were.
 
         The report of the batch that the ledger reached last stays, and sums keep what they counted.
         """

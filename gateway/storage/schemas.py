@@ -68,12 +68,12 @@ class SchemaStore:
         return tuple(stored_schema(row) for row in self._session.scalars(query))
 
     def spent_guid(self, context: str, schema_id: int) -> str | None:
-        """Give the GUID of the schema that had an id and was deleted for good."""
+        """Return the GUID of the schema that had an id and was deleted for good."""
         query = select(SpentIdRow.guid).where(SpentIdRow.context == context, SpentIdRow.id == schema_id)
         return self._session.scalar(query)
 
     def highest_id(self, context: str) -> int:
-        """Give the highest id that a context ever gave, 0 for none."""
+        """Return the highest id that a context ever gave, 0 for none."""
         return (self._session.scalar(select(NextIdRow.id).where(NextIdRow.context == context)) or 1) - 1
 
     def add(self, new: NewSchema, schema_id: int | None, at: datetime) -> StoredSchema:

@@ -27,12 +27,12 @@ class ShadowStore:
         self._session = session
 
     def find(self, stream: str) -> ShadowFindings | None:
-        """Give the findings of a stream's last shadow; None before its first batch."""
+        """Return the findings of a stream's last shadow; None before its first batch."""
         row = self._session.get(ShadowRow, stream)
         return None if row is None else ShadowFindings.model_validate_json(row.findings)
 
     def forget(self, stream: str) -> None:
-        """Begin anew: another shadow was declared."""
+        """Begin again: another shadow was declared."""
         self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
 
     def add(self, report: BatchReport) -> None:

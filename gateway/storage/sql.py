@@ -97,11 +97,11 @@ class ContractStore:
         self._session = session
 
     def contract_of_topic(self, topic: str) -> str | None:
-        """Give the id of the contract that owns a topic."""
+        """Return the id of the contract that owns a topic."""
         return self._session.scalar(select(ContractRow.id).where(ContractRow.topic == topic))
 
     def topic_of(self, contract_id: str) -> str | None:
-        """Give the topic that a contract owns, None for an unknown contract."""
+        """Return the topic that a contract owns, None for an unknown contract."""
         return self._session.scalar(select(ContractRow.topic).where(ContractRow.id == contract_id))
 
     def topics(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class ContractStore:
         )
 
     def highest_number(self, contract_id: str) -> int:
-        """Give the highest number that a version of a contract has, 0 for none."""
+        """Return the highest number that a version of a contract has, 0 for none."""
         query = select(func.max(VersionRow.number)).where(VersionRow.contract_id == contract_id)
         return max(self._session.scalar(query) or 0, 0)
 
@@ -161,7 +161,7 @@ class ContractStore:
         return self._one(query.order_by(VersionRow.precedence.desc()).limit(1))
 
     def highest_name(self, contract_id: str, below: bytes | None = None) -> str | None:
-        """Give the version of highest precedence that was ever published, deleted or not; of those below a precedence."""
+        """Return the version of highest precedence that was ever published, deleted or not; of those below a precedence."""
         query = select(VersionRow.version).where(VersionRow.contract_id == contract_id)
         if below is not None:
             query = query.where(VersionRow.precedence < below)

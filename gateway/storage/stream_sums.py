@@ -126,7 +126,7 @@ class StreamSumStore:
         )
 
     def milliseconds(self, stream: str) -> dict[str, int]:
-        """Give how long the batches took in each step."""
+        """Return how long the batches took in each step."""
         rows = self._session.scalars(
             select(StreamStepRow).where(StreamStepRow.stream == stream).order_by(StreamStepRow.step)
         )

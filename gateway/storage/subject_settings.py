@@ -40,7 +40,7 @@ class SettingStore:
         self._session = session
 
     def setting(self, scope: str) -> Setting:
-        """Give what is set in a scope."""
+        """Return what is set in a scope."""
         row = self._session.get(SettingRow, scope)
         return Setting(None, None) if row is None else Setting(row.config, row.mode)
 

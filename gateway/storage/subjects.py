@@ -106,7 +106,7 @@ class SubjectStore:
         return self._one(_versions().where(SubjectVersionRow.registry_id == registry_id))
 
     def has_property(self, subject: str, name: str) -> bool:
-        """Whether the metadata of some version of a subject, soft-deleted or not, have a property."""
+        """Return whether the metadata of some version of a subject, soft-deleted or not, have a property."""
         query = select(SubjectVersionRow.number).join(
             SchemaRow, SchemaRow.key == SubjectVersionRow.schema_key
         )
@@ -132,12 +132,12 @@ class SubjectStore:
         return tuple(self._session.scalars(query.order_by(SubjectVersionRow.number)))
 
     def highest_number(self, subject: str) -> int:
-        """Give the highest number of a subject's versions, soft-deleted ones included; 0 for none."""
+        """Return the highest number of a subject's versions, soft-deleted ones included; 0 for none."""
         query = select(func.max(SubjectVersionRow.number)).where(SubjectVersionRow.subject == subject)
         return self._session.scalar(query) or 0
 
     def alive(self, subject: str) -> tuple[int, int]:
-        """Give the highest number of the versions that are not soft-deleted, and how many there are."""
+        """Return the highest number of the versions that are not soft-deleted, and how many there are."""
         query = select(func.coalesce(func.max(SubjectVersionRow.number), 0), func.count())
         found = self._session.execute(
             query.where(SubjectVersionRow.subject == subject, _is(Deleted.LEFT_OUT))
@@ -146,7 +146,7 @@ class SubjectStore:
         return highest, count
 
     def newest_first(self, subject: str) -> Iterator[SubjectVersion]:
-        """Give the versions of a subject that are not soft-deleted, highest first, some at a time."""
+        """Yield the versions of a subject that are not soft-deleted, highest first, some at a time."""
         below: int | None = None
         while True:
             query = _versions().where(SubjectVersionRow.subject == subject, _is(Deleted.LEFT_OUT))
@@ -210,7 +210,7 @@ class SubjectStore:
     def subjects(
         self, context: str | None, prefix: str, deleted: Deleted, visible: Sequence[str] | None
     ) -> Select[str]:
-        """Give the query of the subjects of a context (None: of all) whose names begin with a prefix.
+        """Return the query of the subjects of a context (None: of all) whose names begin with a prefix.
 
         `visible` holds them to names that begin with one of these, None to none.
         """
@@ -290,7 +290,7 @@ def _named(context: str | None, prefix: str) -> list[ColumnElement[bool]]:
 
 
 def _next_string(prefix: str) -> str | None:
-    """Give the lowest string above all that begin with a prefix; None when there is none."""
+    """Return the lowest string above all that begin with a prefix; None when there is none."""
     for index in range(len(prefix) - 1, -1, -1):
         code = ord(prefix[index]) + 1
         if code == 0xD800:

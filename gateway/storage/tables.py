@@ -24,12 +24,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_microseconds(instant: datetime) -> int:
-    """Give an aware instant as microseconds since 1970-01-01 UTC, exactly."""
+    """Return an aware instant as microseconds since 1970-01-01 UTC, exactly."""
     return (instant - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(microseconds: int) -> datetime:
-    """Give the aware UTC instant of a number of microseconds since 1970-01-01."""
+    """Return the aware UTC instant of a number of microseconds since 1970-01-01."""
     return _EPOCH + microseconds * _MICROSECOND
 
 
@@ -40,11 +40,11 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ARG002 - the signature is SQLAlchemy's
-        """Give what the database keeps."""
+        """Return what the database keeps."""
         return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
-        """Give the instant that the database kept."""
+        """Return the instant that the database kept."""
         return None if value is None else from_microseconds(value)
 
 

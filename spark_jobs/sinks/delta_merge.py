@@ -37,7 +37,7 @@ class DeltaMerge:
     merging: Merging
 
     def told(self, files: Sequence[str], held: Ledger, new: Ledger) -> Ledger:
-        """Give the ledger as the commit tells it, before anybody knows how many rows the merge will add.
+        """Return the ledger as the commit tells it, before anybody knows how many rows the merge will add.
 
         Takes `new` with all staged records counted as written.
         """

@@ -95,7 +95,7 @@ class DeltaTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and made anew."""
+        """Identity of the table: another one after it was dropped and recreated."""
         return str(self._snapshot().metadata().id())
 
     def ensure(self, plan: EnforcementPlan) -> None:
@@ -133,11 +133,11 @@ class DeltaTable:
         raise Unavailable(f"{self.name}: others kept changing the table while its columns were made")
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        """Read the ledger as it is now; None when no one has claimed the table yet."""
         return read_ledger(self._location, self._snapshot(), self._jvm)
 
     def has_rows_of(self, topic: str) -> bool:
-        """Whether the table holds a row that came from this topic; Spark stops at the first."""
+        """Return whether the table holds a row that came from this topic; Spark stops at the first."""
         if self._snapshot().version() < 0:
             return False
         return not rows_of(self._spark.read.format("delta").load(self._location), topic).isEmpty()
@@ -152,7 +152,7 @@ class DeltaTable:
         return max((int(each.version()) for each in versions if str(each.appId()) == ledger), default=0)
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
-        """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
+        """Return where and how the accepted rows of a batch are written; the files' names begin with `name`."""
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
         if self._merge_mode is not None:
             fields.append(pa.field(DELETED, pa.bool_()))
@@ -166,7 +166,7 @@ class DeltaTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Say what the table asks of its rows."""
+        """Return what the table asks of its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:  # noqa: ARG002 - the log's commit says it
@@ -281,7 +281,7 @@ class DeltaTable:
             )
 
     def _add_columns(self, metadata: dict[str, Any], wanted: StructType) -> None:
-        """Give a definition all columns. Those that are too narrow are changed by Delta itself, which notes since when."""
+        """Add all columns to a definition. Those that are too narrow are changed by Delta itself, which notes since when."""
         schema = StructType.fromJson(json.loads(metadata["schemaString"]))
         existing = {field.name: field.dataType for field in schema}
         for field in wanted:
@@ -346,7 +346,7 @@ class DeltaTable:
         return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(found).toSeq()
 
     def _operation(self, user_metadata: str) -> Any:
-        """Say what DESCRIBE HISTORY shows of a commit: an append, with the ledger as the user's metadata."""
+        """Return what DESCRIBE HISTORY shows of a commit: an append, with the ledger as the user's metadata."""
         option = self._jvm.scala.Option
         write = getattr(self._delta, "DeltaOperations$Write")
         rest = [option.empty() for _ in range(5)]
@@ -355,7 +355,7 @@ class DeltaTable:
 
 
 def _holds_domains(transaction: Any) -> bool:
-    """Whether the ledger can be written: a table that somebody else has made may lack the feature."""
+    """Return whether the ledger can be written: a table that somebody else has made may lack the feature."""
     features = json.loads(transaction.protocol().json())["protocol"].get("writerFeatures", ())
     return "domainMetadata" in features
 
@@ -375,7 +375,7 @@ def _created(wanted: StructType) -> dict[str, Any]:
 
 
 def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Give a file's number of rows, and the bounds of the columns that have exact ones."""
+    """Return a file's number of rows, and the bounds of the columns that have exact ones."""
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     for index in range(metadata.num_columns):

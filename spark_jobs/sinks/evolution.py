@@ -16,7 +16,7 @@ _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\((\d+),(\d+)\)")
 
 
 def is_wider(wanted: str, found: str) -> bool:
-    """Whether a type holds every value of another exactly, and all sinks can change a column to it in place.
+    """Return whether a type holds every value of another exactly, and all sinks can change a column to it in place.
 
     Source: Iceberg table specification, "Schema Evolution", type promotion.
     """

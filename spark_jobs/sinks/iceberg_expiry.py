@@ -81,7 +81,7 @@ class SnapshotExpiry:
         return size
 
     def _may_expire(self, metadata: Any) -> bool:
-        """Whether anything may go: never of a table that was rolled back, where it may be needed to go forward again."""
+        """Return whether anything may go: never of a table that was rolled back, where it may be needed to go forward again."""
         snapshots = metadata.snapshots()
         if (
             not self._retention.is_on

@@ -137,7 +137,7 @@ class TableHistory:
     def keep_proof(self, operations: Any) -> None:
         """Tag the head of `main` when it is proven to contain the published snapshot; remove such tags of earlier ones.
 
-        The commit lands only if nobody else has changed the table: otherwise the next round tries again.
+        The commit lands only if no one else has changed the table: otherwise the next round tries again.
         """
         base = operations.refresh()
         published, head = published_snapshot(base), base.currentSnapshot()

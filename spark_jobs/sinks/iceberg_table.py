@@ -200,16 +200,16 @@ class LedgerTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and made anew."""
+        """Identity of the table: another one after it was dropped and recreated."""
         return str(self._operations().refresh().uuid())
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        """Read the ledger as it is now; None when no one has claimed the table yet."""
         text = self._operations().refresh().property(LEDGER_PROPERTY, None)
         return Ledger.parse(text) if text is not None else None
 
     def has_rows_of(self, topic: str) -> bool:
-        """Whether the table holds a row that came from this topic; Spark stops at the first."""
+        """Return whether the table holds a row that came from this topic; Spark stops at the first."""
         if not self._spark.catalog.tableExists(self._quoted):
             return False
         return not rows_of(self._spark.table(self._quoted), topic).isEmpty()
@@ -223,7 +223,7 @@ class LedgerTable:
         return 0
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> FileTarget:
-        """Say where and how the accepted rows of a batch are written; the files' names begin with `name`."""
+        """Return where and how the accepted rows of a batch are written; the files' names begin with `name`."""
         table = self._load()
         ids = _field_ids(json.loads(self._iceberg.SchemaParser.toJson(table.schema())))
         fields = [*plan.columns, pa.field("_source", SOURCE), pa.field("_contract", pa.string())]
@@ -238,7 +238,7 @@ class LedgerTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Say what the table asks of its rows."""
+        """Return what the table asks of its rows."""
         return NO_LIMITS if self._merge_mode is None else merge_limits(plan)
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
@@ -269,7 +269,7 @@ class LedgerTable:
         return mark
 
     def tidy(self, files: Sequence[str]) -> None:
-        """Delete published files whose rows the table has in others, merged or arranged anew."""
+        """Delete published files whose rows the table has in others, merged or arranged again."""
         if files and (self._merging is not None or _arranges(self._load())):
             self.delete_files(files)
 
@@ -292,7 +292,7 @@ class LedgerTable:
         return builder.withFormat("PARQUET").withMetrics(metrics).build()
 
     def _stage_arranged(self, files: Sequence[str], summary: dict[str, str]) -> None:
-        """Append the rows of the files as a partitioned or sorted table wants them: Spark arranges them anew."""
+        """Append the rows of the files as a partitioned or sorted table wants them: Spark arranges them again."""
         wanted = self._spark.table(self._quoted).schema
         rows = self._spark.read.schema(wanted).parquet(*files)
         to = rows.writeTo(f"{self._quoted}.branch_{BRANCH}")
@@ -421,12 +421,12 @@ def _with_outcome(new: Ledger, held: Ledger, summary: dict[str, str]) -> Ledger:
 
 
 def _arranges(table: Any) -> bool:
-    """Whether the table wants its rows by partition or in an order."""
+    """Return whether the table wants its rows by partition or in an order."""
     return not (table.spec().isUnpartitioned() and table.sortOrder().isUnsorted())
 
 
 def _field_ids(node: dict[str, Any], prefix: str = "") -> dict[str, int]:
-    """Give the id of each field of a struct of the table's schema, by its dotted name."""
+    """Return the id of each field of a struct of the table's schema, by its dotted name."""
     ids: dict[str, int] = {}
     for field in node["fields"]:
         name = prefix + field["name"]

@@ -75,7 +75,7 @@ def count_tombstones(files: Sequence[str], properties: dict[str, str]) -> int:
 
 
 def merge_limits(plan: EnforcementPlan) -> TableLimits:
-    """Say what a table that is merged into asks of its rows."""
+    """Return what a table that is merged into asks of its rows."""
     contract = plan.contract
     return TableLimits(key=contract.primary_key, deletes=contract.tombstones == "delete")
 

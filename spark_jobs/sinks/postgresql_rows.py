@@ -215,5 +215,5 @@ def _hindrance(error: psycopg.Error) -> str:
 
 
 def first_line(error: psycopg.Error) -> str:
-    """Give the server's sentence without its detail, which may quote values."""
+    """Return the server's sentence without its detail, which may quote values."""
     return error.diag.message_primary or str(error).partition("\n")[0]

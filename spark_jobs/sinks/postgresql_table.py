@@ -96,7 +96,7 @@ class PostgresqlTable:
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and made anew."""
+        """Identity of the table: another one after it was dropped and recreated."""
         if self._uuid is None:
             with self._working("read the ledger") as connection:
                 (found,) = self._one(connection, "SELECT identity FROM tidegate.ledger WHERE stream = %s")
@@ -134,13 +134,13 @@ class PostgresqlTable:
                 self._move = Append(self._table, columns)
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        """Read the ledger as it is now; None when no one has claimed the table yet."""
         with self._working("read the ledger") as connection:
             (text,) = self._one(connection, "SELECT ledger FROM tidegate.ledger WHERE stream = %s")
         return Ledger.parse(text) if text is not None else None
 
     def has_rows_of(self, topic: str) -> bool:
-        """Whether the table holds a row that came from this topic; the server stops at the first."""
+        """Return whether the table holds a row that came from this topic; the server stops at the first."""
         with self._working("look for rows") as connection:
             if not self._columns(connection):
                 return False
@@ -165,7 +165,7 @@ class PostgresqlTable:
         return 0
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> CopyTarget:
-        """Say where and how the accepted rows of a batch are staged."""
+        """Return where and how the accepted rows of a batch are staged."""
         return CopyTarget(
             url=self._url,
             # By epoch and attempt: rows of another attempt are in other tables, and nothing names them.
@@ -176,7 +176,7 @@ class PostgresqlTable:
         )
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Say what the table asks of its rows."""
+        """Return what the table asks of its rows."""
         limits = TableLimits(holds_nul=False)
         return (
             replace(merge_limits(plan), holds_nul=False, max_key_bytes=_MAX_KEY_BYTES)
@@ -309,7 +309,7 @@ class PostgresqlTable:
                 raise cannot_follow(self.name, field.name, found, sql_type(field.type))
 
     def _merge(self, connection: Connection, merge: Merge) -> Merge:
-        """Give the table its primary key, unless it has that one."""
+        """Return the table its primary key, unless it has that one."""
         rows = connection.execute(PRIMARY_KEY, (self._quoted,)).fetchall()
         found = {name for (name,) in rows}
         if not found:
@@ -321,7 +321,7 @@ class PostgresqlTable:
         return merge
 
     def _columns(self, connection: Connection) -> dict[str, tuple[str, bool]]:
-        """Give the type of each column, and whether an INSERT must name it."""
+        """Return the type of each column, and whether an INSERT must name it."""
         rows = connection.execute(_COLUMNS, (self._quoted,)).fetchall()
         return {name: (type_name, must_be_given) for name, type_name, must_be_given in rows}
 

@@ -57,7 +57,7 @@ def settled_in(
 
 
 def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> bool:
-    """Whether an output topic holds a record of the source that names this ledger.
+    """Return whether an output topic holds a record of the source that names this ledger.
 
     Looks at the newest 10,000 offsets of each partition, then at the oldest 10,000, and stops at the first such record: a
     ledger that is written to now has its records at the end, and one that was alone in the topic at both ends.

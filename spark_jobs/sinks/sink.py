@@ -40,7 +40,7 @@ class StreamStart:
     watch: Stopwatch
 
     def new_ledger(self, name: str, scan_from: dict[str, Vector], slots: int) -> Ledger:
-        """Give the ledger of a stream that never ran: nobody has claimed it yet."""
+        """Return the ledger of a stream that never ran: no one has claimed it yet."""
         return Ledger(
             name=name,
             stream=self.plan.contract.id,

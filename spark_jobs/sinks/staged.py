@@ -126,7 +126,7 @@ class StagedSink:
         return self._upkeep.size
 
     def judge(self, batch: MicroBatch) -> JudgedFiles:
-        """Judge the rows that are not settled; the accepted ones are written to files that nobody sees yet."""
+        """Judge the rows that are not settled; the accepted ones are written to files that no one sees yet."""
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
         batch = replace(batch, plan=plan, asked=replace(batch.asked, shadow=shadow))
@@ -156,7 +156,7 @@ class StagedSink:
         return digest
 
     def stage(self, files: list[str], batch: MicroBatch) -> str:
-        """Step 9: put the files of accepted rows where no reader looks; gives the mark to publish them by."""
+        """Step 9: put the files of accepted rows where no reader looks; returns the mark to publish them by."""
         with batch.watch(Step.STAGE):
             held = self._held
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
@@ -218,7 +218,7 @@ class StagedSink:
 
 
 def own_ledger_name(table: LedgerStore, stream: str) -> str:
-    """Name the ledger that a table begins with: after its identity, so that a table made anew begins one of its own."""
+    """Name the ledger that a table begins with: after its identity, so that a table recreated begins one of its own."""
     return f"{stream}@{table.kind}:{table.uuid[:8]}"
 
 

@@ -24,7 +24,7 @@ class LedgerStore(Protocol):
 
     @property
     def uuid(self) -> str:
-        """Identity of the table: another one after it was dropped and made anew."""
+        """Identity of the table: another one after it was dropped and recreated."""
         ...
 
     def ensure(self, plan: EnforcementPlan) -> None:
@@ -32,11 +32,11 @@ class LedgerStore(Protocol):
         ...
 
     def read(self) -> Ledger | None:
-        """Read the ledger as it is now; None when nobody has claimed the table yet."""
+        """Read the ledger as it is now; None when no one has claimed the table yet."""
         ...
 
     def has_rows_of(self, topic: str) -> bool:
-        """Whether the table holds a row that came from this topic; False when there is no table."""
+        """Return whether the table holds a row that came from this topic; False when there is no table."""
         ...
 
     def positions_of(self, topic: str) -> Sightings:
@@ -48,11 +48,11 @@ class LedgerStore(Protocol):
         ...
 
     def target(self, plan: EnforcementPlan, contract: str, name: str) -> RowTarget:
-        """Say where and how workers write the accepted rows of a batch; the parts' names begin with `name`."""
+        """Return where and how workers write the accepted rows of a batch; the parts' names begin with `name`."""
         ...
 
     def limits(self, plan: EnforcementPlan) -> TableLimits:
-        """Say what the table asks of its rows, besides the types of their columns."""
+        """Return what the table asks of its rows, besides the types of their columns."""
         ...
 
     def stage(self, files: Sequence[str], at: Ledger | None = None) -> str:
@@ -68,7 +68,7 @@ class LedgerStore(Protocol):
         """Let readers see what is staged and move the ledger to `new` if, and only if, it is still `held`.
 
         `is_rebuilt` says that `new` was made from the rows that are there: then the table need not have those that `held`
-        counts. Gives the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
+        counts. Returns the ledger as it is then, with totals that the store may know better; None to have it staged again. Raises
         Fenced when the ledger is no longer `held`, Unavailable when the commit failed and nothing moved, StreamStopped when
         the table was taken back to before `held`, or that cannot be excluded.
         """

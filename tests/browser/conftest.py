@@ -80,7 +80,7 @@ def gateway(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def gateway_with(tmp_path: Path) -> Iterator[Callable[[str | None], Traffic]]:
-    """Give a function that starts another gateway, with the broker address that it is given."""
+    """Yield a function that starts another gateway, with the broker address that it is given."""
     running: list[Iterator[str]] = []
 
     def start(bootstrap: str | None) -> Traffic:

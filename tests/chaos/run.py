@@ -193,7 +193,7 @@ def main() -> int:
 
 
 def report(line: Line, faults: Counter[str]) -> int:
-    """Print what became of the records; gives the status to end with."""
+    """Print what became of the records; returns the status to end with."""
     try:
         found, reconciled, ledger = account(line), line.reconcile(), line.ledger()
     except NotFoundError as error:

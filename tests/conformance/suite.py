@@ -72,7 +72,7 @@ class Group:
 
 
 def fetch(cache: Path) -> Path:
-    """Give the checked archive, fetched into `cache` if it is not there. Raises RuntimeError when it cannot be had."""
+    """Return the checked archive, fetched into `cache` if it is not there. Raises RuntimeError when it cannot be had."""
     archive = cache / ARCHIVE
     if archive.is_file() and _sha256(archive) == SHA256:
         return archive

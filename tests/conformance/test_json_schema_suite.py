@@ -73,7 +73,7 @@ class Form:
     type: str | None = None
 
     def schema(self, group: Group) -> Any:
-        """Give the schema of the contract."""
+        """Return the schema of the contract."""
         if not self.in_record:
             return group.schema
         value = group.schema
@@ -89,11 +89,11 @@ class Form:
         }
 
     def record(self, case: Case) -> bytes:
-        """Give the document as a record."""
+        """Return the document as a record."""
         return (f'{{"value": {case.document}}}' if self.in_record else case.document).encode()
 
     def is_valid(self, case: Case) -> bool:
-        """Whether the record fits the schema."""
+        """Return whether the record fits the schema."""
         return case.is_valid and self.type in {None, type_of(case)}
 
 

@@ -36,7 +36,7 @@ NAMES = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", PAGE, flags=re.DOT
 
 
 def commands() -> Iterator[list[str]]:
-    """Give every command line on the page, without its comment."""
+    """Yield every command line on the page, without its comment."""
     shown = "\n".join(text for kind, text in BLOCKS if kind == "")
     lines = [line.removeprefix("$ ") for line in shown.splitlines()]
     lines += [
@@ -122,7 +122,7 @@ def test_every_member_of_the_json_is_there(git: Git, tmp_path: Path) -> None:
 
 
 def members(value: Any) -> set[str]:
-    """Give the names of all members, of members too."""
+    """Return the names of all members, of members too."""
     if isinstance(value, list):
         return set().union(*map(members, value))
     if not isinstance(value, dict):

@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
-    """Judge changed records by each of the contracts; gives how many."""
+    """Judge changed records by each of the contracts; returns how many."""
     plans = {name: _plan(name) for name in CONTRACTS}
     done = 0
     for number in rounds:
@@ -81,7 +81,7 @@ def fuzz_records(chance: Random, rounds: Iterator[int], keep: Path) -> int:
 
 
 def fuzz_documents(chance: Random, rounds: Iterator[int], keep: Path) -> int:
-    """Compile changed contract documents, and judge records by those that compile; gives how many."""
+    """Compile changed contract documents, and judge records by those that compile; returns how many."""
     done = 0
     for number in rounds:
         change = mutated if chance.random() < _BY_BYTES else mutated_document

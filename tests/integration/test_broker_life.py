@@ -31,7 +31,7 @@ MakeBroker = Callable[..., Broker]
 
 @pytest.fixture
 def make_broker(tmp_path: Path, jars: Jars, java: Java) -> Iterator[MakeBroker]:
-    """Give a function that makes a broker, not started, on one data folder; it is stopped at the end."""
+    """Yield a function that makes a broker, not started, on one data folder; it is stopped at the end."""
     made = []
 
     def make(folder: Path = tmp_path, **options: Any) -> Broker:

@@ -47,7 +47,7 @@ def secured(java: Java, jars: Jars, tmp_path_factory: pytest.TempPathFactory) ->
 def make_secured_line(
     spark: SparkSession, secured: SecuredBroker, warehouse: Path, tmp_path: Path
 ) -> Callable[..., Line]:
-    """Give a function that makes a line whose job goes in by a way; what the test itself does goes by the plain one."""
+    """Return a function that makes a line whose job goes in by a way; what the test itself does goes by the plain one."""
 
     def make(way: Way, name: str) -> Line:
         client = AdminClient({"bootstrap.servers": secured.bootstrap})

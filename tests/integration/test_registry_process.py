@@ -23,7 +23,7 @@ from tests.integration.registry_process import BATCHES, CONTRACTS, TIDEGATE, Ser
 
 
 def starting(database_url: str) -> Iterator[Callable[[], Server]]:
-    """Give a function that starts servers over one database, and end them afterwards."""
+    """Yield a function that starts servers over one database, and end them afterwards."""
     started: list[Server] = []
 
     def start() -> Server:
@@ -400,7 +400,7 @@ class TestPublishCommand:
 
 
 def worst_document(number: int) -> bytes:
-    """Give a contract that is as much work as any that is read: a long comparison, or 2^40 looks at one value."""
+    """Return a contract that is as much work as any that is read: a long comparison, or 2^40 looks at one value."""
     names = [f"n{index}" for index in range(14)]
     if number % 2:
         bodies: list[object] = [{"anyOf": [{"$ref": f"#/$defs/d{index + 1}"}] * 2} for index in range(40)]

@@ -21,7 +21,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(broker: Broker, tmp_path: Path) -> Run:
-    """Give a function that runs `tidegate topics` on a text: `run("plan", text)`."""
+    """Return a function that runs `tidegate topics` on a text: `run("plan", text)`."""
 
     def tidegate(verb: str, text: str, *options: str, servers: str = broker.bootstrap) -> Ran:
         file = tmp_path / "topics.yaml"

@@ -112,7 +112,7 @@ StartUp = Callable[..., Up]
 
 @pytest.fixture
 def up(tmp_path: Path, jars: Jars) -> Iterator[StartUp]:
-    """Give a function that starts `tidegate up` on one state directory; all are stopped at the end."""
+    """Yield a function that starts `tidegate up` on one state directory; all are stopped at the end."""
     assert jars.broker_dir.is_dir()
     started = []
 

@@ -81,7 +81,7 @@ class OneTransactionProtocol:
                 yield f"{'ABCD'[who]} {what}", after
 
     def violation(self, world: World) -> str | None:
-        """Say what is wrong: a record twice, lost, or beyond the ledger."""
+        """Return what is wrong: a record twice, lost, or beyond the ledger."""
         offsets = [offset for offset, _ in world.outputs]
         for offset in range(self._records):
             wanted = 1 if offset < world.ledger.end else 0
@@ -90,7 +90,7 @@ class OneTransactionProtocol:
         return None
 
     def is_complete(self, world: World) -> bool:
-        """Whether every record is accounted for."""
+        """Return whether every record is accounted for."""
         return world.ledger.end == self._records
 
     def _step(self, world: World, who: int, me: Instance) -> Iterator[tuple[str, World]]:

@@ -115,7 +115,7 @@ class StagedProtocol:
                 break  # those after it are the same: they are started in their order
 
     def violation(self, world: World) -> str | None:
-        """Say what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
+        """Return what is wrong: a record twice, lost, or from nowhere; or totals that are not so."""
         quarantined = [entry.pointer for entry in world.log if entry.state == COMMITTED]
         seen = [*world.table, *quarantined]
         for pointer in seen:
@@ -133,11 +133,11 @@ class StagedProtocol:
         return None
 
     def is_complete(self, world: World) -> bool:
-        """Whether every record is accounted for."""
+        """Return whether every record is accounted for."""
         return world.ledger.end == self._bounds.latest
 
     def alone(self, world: World) -> World:
-        """Let the last instance run with nobody else moving, as far as it comes."""
+        """Let the last instance run with no one else moving, as far as it comes."""
         who = len(world.instances) - 1
         while True:
             following = next(self._step(world, who, world.instances[who]), None)
@@ -387,7 +387,7 @@ _TWO_COMMITS = (Part.ONE_COMMIT_DATA_FIRST, Part.ONE_COMMIT_LEDGER_FIRST, Part.S
 
 
 def with_instance(world: World, who: int, me: Instance) -> World:
-    """Give the world after an instance has changed."""
+    """Return the world after an instance has changed."""
     instances = world.instances
     return world._replace(instances=(*instances[:who], me, *instances[who + 1 :]))
 

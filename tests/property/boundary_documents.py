@@ -73,7 +73,7 @@ class Boundary:
         return self._array(parts, depth) if kind == "array" else self._object(parts, depth)
 
     def _spread(self, parts: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Give the schemas, and some of those beside them that speak of the same value."""
+        """Yield the schemas, and some of those beside them that speak of the same value."""
         random, waiting, given = self._random, list(parts), 0
         while waiting and given < _MAX_FOLLOWED:
             side, part = waiting.pop()
@@ -254,7 +254,7 @@ def _finds(pattern: str, text: str) -> bool:
 
 
 def _named(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Give what identifiers and anchors of a document name."""
+    """Yield what identifiers and anchors of a document name."""
     if isinstance(schema, list):
         for each in schema:
             yield from _named(each)

@@ -33,7 +33,7 @@ def _canonical(schema: JsonSchemaFormat) -> jsonschema_rs.CanonicalSchema:
 
 
 def _may_overflow(schema: JsonSchemaFormat) -> bool:
-    """Whether jsonschema-rs 0.60.3 may overflow the stack, which ends the process.
+    """Return whether jsonschema-rs 0.60.3 may overflow the stack, which ends the process.
 
     `{"if": {"$ref": "#", "unevaluatedProperties": {}}}` does.
     """

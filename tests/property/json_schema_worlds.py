@@ -40,7 +40,7 @@ _SCALARS = (None, True, False, *NUMBERS, *TEXTS)
 
 
 def seeded(seed: int) -> Random:
-    """Give the source of everything random of one example."""
+    """Return the source of everything random of one example."""
     return Random(seed)  # noqa: S311 - nothing here is secret
 
 
@@ -79,7 +79,7 @@ class SchemaMaker:
         }
 
     def _named(self, name: str, schema: Any) -> Any:
-        """Give a definition the name by which it may be called, or an identifier below which names begin anew."""
+        """Return a definition the name by which it may be called, or an identifier below which names begin again."""
         if name not in self._anchors or isinstance(schema, bool):
             return schema
         if self._dialect < 3:
@@ -349,7 +349,7 @@ _PARTNERS = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values are equal as JSON, or may be: a meta-schema wants no value twice."""
+    """Return whether two values are equal as JSON, or may be: a meta-schema wants no value twice."""
     return repr(one).replace(".0", "") == repr(other).replace(".0", "") or (
         one == other and type(one) is type(other)
     )

@@ -251,7 +251,7 @@ def without_logical(schema: Schema) -> Schema:
 
 
 def is_valid(*both: Schema) -> bool:
-    """Whether Apache's library takes both schemas: random ones have unions that are none."""
+    """Return whether Apache's library takes both schemas: random ones have unions that are none."""
     try:
         for schema in both:
             avro.schema.parse(json.dumps(schema))

@@ -94,7 +94,7 @@ def of_values(kinds: list[str], *, more: Any = NOTHING) -> Any:
 
 
 def all_doubles(kwargs: dict[str, Any]) -> bool:
-    """Whether a double holds every bound as it is written."""
+    """Return whether a double holds every bound as it is written."""
     bounds = [kwargs[name] for name in ("min_value", "max_value") if name in kwargs]
     return all(Decimal(repr(bound)) == Decimal(bound) for bound in bounds)
 

@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"(?<![\w.'-])-?\d+(?:\.\d+)?(?![\w.'-])")
 
 @st.composite
 def pairs(draw: st.DrawFn, some: st.SearchStrategy[str]) -> tuple[str, str]:  # noqa: PLR0911 - one for each change
-    """Give two expressions that are near each other."""
+    """Return two expressions that are near each other."""
     one = draw(some)
     match draw(st.integers(0, 6)):
         case 0:
@@ -76,7 +76,7 @@ def compiled(rule: dict[str, Any]) -> EnforcementPlan | None:
 
 
 def breaks(plan: EnforcementPlan, value: bytes) -> bool | None:
-    """Whether a record breaks the rule; None when the schema refuses it."""
+    """Return whether a record breaks the rule; None when the schema refuses it."""
     stages = {violation.stage for violation in plan.explain(value).violations}
     return None if stages - {Stage.RULE} else bool(stages)
 

@@ -107,7 +107,7 @@ def check_containment(answer: Inclusion, accepts: JsonSchemaFormat, judges: Json
 
 
 def is_beyond_a_double(shown: Counterexample, accepts: JsonSchemaFormat, judges: JsonSchemaFormat) -> bool:
-    """Whether a counterexample is none once its numbers are doubles: the containment knows exact numbers only."""
+    """Return whether a counterexample is none once its numbers are doubles: the containment knows exact numbers only."""
     document = json.loads(shown.text)
     return judges.is_valid(document) or not accepts.is_valid(document)
 

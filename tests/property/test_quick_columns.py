@@ -95,7 +95,7 @@ def plan_of(definition: dict[str, Any], columns: list[dict[str, Any]], on_violat
 
 
 def exact(plan: EnforcementPlan) -> EnforcementPlan:
-    """Give the same plan without its quick way."""
+    """Return the same plan without its quick way."""
     slow = object.__new__(EnforcementPlan)
     slow.__dict__.update(plan.__dict__, _acceptance=None, _typed_acceptance=None)
     return slow

@@ -59,7 +59,7 @@ class Moment:
 def history(
     batches: list[list[tuple[int, str]]], *, uncounted: int = 0, shares_keys: bool = False
 ) -> list[Moment]:
-    """Give the moment before each batch, the one when its refused records are there and it is not, and the last.
+    """Return the moment before each batch, the one when its refused records are there and it is not, and the last.
 
     The first `uncounted` batches are those of a version that counted no segments. With `shares_keys` a record takes the
     place of the oldest row of any partition.
@@ -183,7 +183,7 @@ def look_at_table(first: Moment, second: Moment, third: Moment) -> Reconciliatio
 
 
 def has_unclear_drops(moment: Moment) -> bool:
-    """Whether dropped records hide what became of others: no key tells them from those of a table that is upserted into."""
+    """Return whether dropped records hide what became of others: no key tells them from those of a table that is upserted into."""
     return moment.is_upserted and moment.ledger.totals.dropped > 0
 
 
@@ -417,7 +417,7 @@ THOUSAND = [(0, offset) for offset in range(1_000)]
 
 
 def thousand(fates: list[str], *, upserted: bool = False) -> Moment:
-    """Give a stream of 1,000 records of one partition, published in ten batches; upserted ones take the oldest row."""
+    """Return a stream of 1,000 records of one partition, published in ten batches; upserted ones take the oldest row."""
     assert len(fates) == len(THOUSAND)
     assert upserted == ("replaces" in fates)
     return history([[(0, fate) for fate in fates[first : first + 100]] for first in range(0, 1_000, 100)])[-1]
@@ -504,7 +504,7 @@ class Looked:
 
 
 def one_by_one(given: Looked) -> dict[str, object]:
-    """Say of each position by itself what is wrong with it: the definition that bitmaps must not change."""
+    """Return for each position by itself what is wrong with it: the definition that bitmaps must not change."""
     ledger, held, later = given.ledger, given.retained, given.later
     source, table, refused = map(set, (given.source, given.written, given.quarantined))
     begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}

@@ -66,7 +66,7 @@ def plan_of(*rules: dict[str, Any]) -> EnforcementPlan:
 
 
 def through(rule: dict[str, Any]) -> str:
-    """Give the array that a rule goes through."""
+    """Return the array that a rule goes through."""
     return "list" if "/list/*" in json.dumps(rule) else "lines"
 
 

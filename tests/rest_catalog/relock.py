@@ -1,4 +1,4 @@
-"""Write jars.lock anew from ivy.xml: `python -m tests.rest_catalog.relock`."""
+"""Write jars.lock again from ivy.xml: `python -m tests.rest_catalog.relock`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _STOP_SECONDS = 30
 
 @contextmanager
 def rest_catalog(folder: Path, java: Java, jars: Jars) -> Iterator[str]:
-    """Run a catalog whose tables and metadata are in `folder`; gives its address. The first run fetches its jars."""
+    """Run a catalog whose tables and metadata are in `folder`; returns its address. The first run fetches its jars."""
     # Beside those of the product, whose lock has another hash.
     cache = JarCache(default_cache().folder.parent, LOCK_FILE, IVY_FILE)
     cache.ensure()

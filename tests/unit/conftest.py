@@ -68,7 +68,7 @@ def client(factory: Factory) -> Client:
 
 @pytest.fixture
 def make_contract() -> MakeContract:
-    """Give the example contract as JSON; keyword arguments replace top-level fields."""
+    """Return the example contract as JSON; keyword arguments replace top-level fields."""
 
     def make(**changes: Any) -> bytes:
         return orjson.dumps({**copy.deepcopy(CONTRACT), **changes})
@@ -94,7 +94,7 @@ def known_streams(factory: Factory) -> None:
 
 @pytest.fixture
 def make_report() -> MakeReport:
-    """Give a report of `records` records, of which `quarantined` and `dropped` are refused."""
+    """Return a report of `records` records, of which `quarantined` and `dropped` are refused."""
 
     def make(
         n: int = 1,

@@ -222,7 +222,7 @@ def _logical_claims(writer: AvroType, before: Logical | None, after: Logical | N
 
 
 def _samples(writer: AvroType, before: Logical | None, after: Logical | None) -> Iterator[Datum]:
-    """Give values of the writer's type that may mean something else under another logical type, smallest first."""
+    """Yield values of the writer's type that may mean something else under another logical type, smallest first."""
     kind = writer.kind if isinstance(writer, Primitive) else "fixed"
     numbers = [1]
     if before is not None and after is not None and before.precision > after.precision:

@@ -71,7 +71,7 @@ class Sizes:
                     changed = True
 
     def exists(self, node: AvroType) -> bool:
-        """Whether a type has a datum that is small enough to be looked at."""
+        """Return whether a type has a datum that is small enough to be looked at."""
         return id(node) in self._of
 
     def smallest(self, node: AvroType) -> Datum:  # noqa: PLR0911 - one for each type
@@ -94,12 +94,12 @@ class Sizes:
                 return Branch(index, self.smallest(node.branches[index]))
 
     def order(self, union: Union) -> list[int]:
-        """Give the branches that have data, the one with the smallest first."""
+        """Return the branches that have data, the one with the smallest first."""
         known = [(self._of[id(b)], index) for index, b in enumerate(union.branches) if id(b) in self._of]
         return [index for _, index in sorted(known)]
 
     def _size(self, node: AvroType) -> tuple[int, int] | None:
-        """Give size and levels, from what is known of the types that a type is made of."""
+        """Return size and levels, from what is known of the types that a type is made of."""
         match node:
             case Array() | Map() | Primitive():
                 return 1, 0

@@ -18,7 +18,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 def logical_of(node: AvroType) -> Logical | None:
-    """Give the logical type of a type."""
+    """Return the logical type of a type."""
     return node.logical if isinstance(node, Primitive | Fixed) else None
 
 
@@ -29,7 +29,7 @@ def time_unit(logical: Logical) -> tuple[str, str] | None:
 
 
 def meaning(value: Any, logical: Logical | None) -> str | None:
-    """Say what a value of the underlying type means; None when the logical type does not have it.
+    """Return what a value of the underlying type means; None when the logical type does not have it.
 
     `value` is as fastavro reads it without logical types: an int, bytes or a str.
     """

@@ -43,7 +43,7 @@ class Place:
         return Place(writer, reader, field, self, step, self.is_certain and is_certain)
 
     def path(self) -> Iterator[Place]:
-        """Give this place and those around it."""
+        """Yield this place and those around it."""
         place: Place | None = self
         while place is not None:
             yield place
@@ -107,7 +107,7 @@ class Filling:
 
 
 def _resolved(writer: AvroType, reader: AvroType | None) -> AvroType | None:
-    """Give the type that a type other than a union is resolved against."""
+    """Return the type that a type other than a union is resolved against."""
     if isinstance(reader, Union):
         return next(iter(chosen_branches(writer, reader)), None)
     return reader if reader is not None and matches(writer, reader) else None

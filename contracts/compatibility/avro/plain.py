@@ -56,7 +56,7 @@ def datum_of(node: AvroType, value: Any) -> Datum:  # noqa: PLR0911 - one for ea
 
 
 def symbols_at(node: AvroType, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the symbols of the enum that a field holds; none where it holds no enum."""
+    """Return the symbols of the enum that a field holds; none where it holds no enum."""
     match node:
         case Union():
             return tuple(symbol for branch in node.branches for symbol in symbols_at(branch, path))

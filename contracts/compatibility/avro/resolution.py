@@ -44,7 +44,7 @@ class Resolution:
 
 
 def includes(writer: Any, reader: Any) -> Inclusion:
-    """Say whether all data of one Avro schema can be read with another, and keep their meaning.
+    """Return whether all data of one Avro schema can be read with another, and keep their meaning.
 
     Takes two schema documents (decoded JSON). Raises ContractError when one is no Avro schema.
     """
@@ -126,7 +126,7 @@ class _Walk:
                 yield from leaf_claims(place)
 
     def _inner(self, place: Place) -> Iterator[Place]:  # noqa: C901 - one for each type
-        """Give the pairs of types that this pair rests on."""
+        """Yield the pairs of types that this pair rests on."""
         writer, reader = place.writer, place.reader
         match writer, reader:
             case Union(), _:

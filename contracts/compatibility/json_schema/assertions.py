@@ -37,7 +37,7 @@ def without_assertions(pattern: str) -> str | None:
 
 
 def _end_of_part(pattern: str, at: int) -> int | None:
-    """Give where an escape, a class, a group or a character ends that begins at a place."""
+    """Return where an escape, a class, a group or a character ends that begins at a place."""
     match pattern[at]:
         case "\\":
             return at + 2 if at + 2 <= len(pattern) else None

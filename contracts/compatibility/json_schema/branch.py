@@ -41,7 +41,7 @@ class Branch:
 
     @cached_property
     def mask(self) -> int:
-        """Give the types that the value may have."""
+        """Return the types that the value may have."""
         mask = self.facts.mask
         for leaf in self.broken.values():
             if isinstance(leaf, TypeIs):
@@ -53,7 +53,7 @@ class Branch:
 
     @cached_property
     def listed(self) -> list[Any]:
-        """Give the values that are left of those that leaves list; none when no leaf lists any."""
+        """Return the values that are left of those that leaves list; none when no leaf lists any."""
         if not self.facts.values:
             return []
         first, *others = self.facts.values
@@ -66,7 +66,7 @@ class Branch:
 
     @cached_property
     def weight(self) -> int:
-        """Give how many steps one look at the branch counts as."""
+        """Return how many steps one look at the branch counts as."""
         return 1 + (len(self.facts.leaves) + 4 * len(self.broken) + len(self.asserted)) // 256
 
     @property
@@ -75,13 +75,13 @@ class Branch:
         return Branch(self.facts, self.broken, (), self.asserted)
 
     def without(self, clause: Clause) -> Branch:
-        """Give the branch with one choice less."""
+        """Return the branch with one choice less."""
         return Branch(
             self.facts, self.broken, tuple(each for each in self.clauses if each is not clause), self.asserted
         )
 
     def has(self, clause: Clause) -> bool:
-        """Whether one of the literals of a clause is asserted."""
+        """Return whether one of the literals of a clause is asserted."""
         return any((node.id, holds) in self.asserted for node, holds in clause)
 
 

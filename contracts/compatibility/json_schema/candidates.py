@@ -55,7 +55,7 @@ class Maker:
     def values(
         self, holding: Iterable[Node], broken: Iterable[Node], depth: int = 0, most: int = _FEW
     ) -> list[Any]:
-        """Give values that may fit all of `holding` and break all of `broken`; none when no way was found."""
+        """Return values that may fit all of `holding` and break all of `broken`; none when no way was found."""
         fit, unfit = tuple(holding), tuple(broken)
         key = _wanted(fit, unfit)
         asked, known = self._made.get(key, (0, []))
@@ -83,7 +83,7 @@ class Maker:
         return _in_turn(self._of_branch(branch, depth) for branch in self.branches(fit, unfit, depth))
 
     def branches(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Iterator[Branch]:
-        """Give branches that are not known to be closed, choices made; at most _MAX_BRANCHES."""
+        """Yield branches that are not known to be closed, choices made; at most _MAX_BRANCHES."""
         start = self._start(fit, unfit, depth)
         waiting = [] if start is None else [start]
         given = tried = 0
@@ -107,7 +107,7 @@ class Maker:
             return False
 
     def _start(self, fit: tuple[Node, ...], unfit: tuple[Node, ...], depth: int) -> Branch | None:
-        """Give what is known before any choice is made; None when no value is like that."""
+        """Return what is known before any choice is made; None when no value is like that."""
         key = _wanted(fit, unfit), depth
         if key in self._starts:
             return self._starts[key]
@@ -135,7 +135,7 @@ class Maker:
         yield from _in_turn(self._of_type(bit, branch, depth) for bit in _ORDER if branch.mask & bit)
 
     def _fitting(self, branch: Branch) -> Iterator[Any]:
-        """Give the listed values that nothing known of the branch speaks against."""
+        """Yield the listed values that nothing known of the branch speaks against."""
         leaves, broken = branch.facts.leaves.values(), branch.broken.values()
         for index, value in enumerate(branch.listed):
             self.prover.budget.spend(int(index % _LOOKS_A_STEP == 0))
@@ -159,14 +159,14 @@ class Maker:
             yield from objects(self, branch, depth, {})
 
     def names(self, place: PropertyPlace) -> list[str]:
-        """Give names for a region of properties."""
+        """Return names for a region of properties."""
         if place.name is not None:
             return [place.name]
         made = self.values(place.named, place.misnamed)
         return [name for name in made if isinstance(name, str)]
 
     def places(self, branch: Branch, leaf: Matching | Additional | Names, depth: int) -> list[PropertyPlace]:
-        """Give where a property may break a leaf, a few of them."""
+        """Return where a property may break a leaf, a few of them."""
         try:
             return list(islice(places(self.prover, branch.facts.objects, leaf, depth), _MAX_BRANCHES))
         except (BudgetSpentError, RecursionError):
@@ -183,7 +183,7 @@ _ORDER: Final = (INTEGER, STRING, NULL, BOOLEAN, FRACTION, OBJECT, ARRAY)
 
 
 def _in_turn(streams: Iterator[Iterator[Any]]) -> Iterator[Any]:
-    """Give one value of each stream in turn; a stream more is opened at every turn."""
+    """Yield one value of each stream in turn; a stream more is opened at every turn."""
     is_open, active = True, list[Iterator[Any]]()
     while is_open or active:
         more = next(streams, None)
@@ -204,7 +204,7 @@ def _size(value: Any) -> tuple[int, str]:
 
 
 def _as_written(values: Iterable[Any], branch: Branch) -> Iterator[Any]:
-    """Give values, and those that are whole also with a fraction where the writing matters."""
+    """Yield values, and those that are whole also with a fraction where the writing matters."""
     for value in values:
         yield value
         if writing_matters(branch) and type_of(value) == INTEGER and abs(value) < MAX_WHOLE:

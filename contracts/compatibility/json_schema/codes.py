@@ -132,7 +132,7 @@ class _Change:
 
 
 def difference(gap: Gap, known: Sequence[Node], counterexample: Counterexample | None) -> Difference:
-    """Say what a gap is; it is refuted exactly when there is a counterexample.
+    """Return what a gap is; it is refuted exactly when there is a counterexample.
 
     `known` is what the old schema says of the place, its choices made as far as they are forced.
     """
@@ -192,7 +192,7 @@ def _constrained(at: Situation, target: Node) -> _Change:
 
 
 def _before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
-    """Give what the old schema says of the same kind, beside each other or through references."""
+    """Return what the old schema says of the same kind, beside each other or through references."""
     keyword = target.place.keyword
     alike = _LIMITS.get(keyword, frozenset({keyword}))
     if isinstance(target, Required):
@@ -212,7 +212,7 @@ def _before(target: Node, holding: tuple[Node, ...], side: Side) -> Node | None:
 
 
 def _only_annotates(node: Node, target: Node) -> bool:
-    """Whether a format is the target's own, and asserted by the target alone."""
+    """Return whether a format is the target's own, and asserted by the target alone."""
     is_format = node.place.keyword == "format" == target.place.keyword
     return is_format and node.place.value == target.place.value and isinstance(node, All) and not node.parts
 

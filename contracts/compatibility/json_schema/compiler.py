@@ -68,7 +68,7 @@ class Compiler:
         """Whether a reference leads back to where it stands."""
 
     def number(self, *form: Hashable) -> int:
-        """Give the id of a form."""
+        """Return the id of a form."""
         return self._interner.id_of(*form)
 
     def compile(self) -> Node:
@@ -120,7 +120,7 @@ class Compiler:
     # Connectives.
 
     def place(self, spot: Spot, keyword: str) -> Place:
-        """Give the place of a keyword; the schema around it where it stands for one that is not written."""
+        """Return the place of a keyword; the schema around it where it stands for one that is not written."""
         pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
         return Place(self.side, pointer, keyword, spot.schema.get(keyword))
 
@@ -221,7 +221,7 @@ class Compiler:
     # References.
 
     def follow(self, spot: Spot, keyword: str) -> Spot | None:
-        """Give what a reference leads to; None when that hangs on more than the place of the reference."""
+        """Return what a reference leads to; None when that hangs on more than the place of the reference."""
         reference = spot.schema[keyword]
         if keyword in _REFERENCES and self._schemas.is_ambiguous(keyword, reference):
             return None

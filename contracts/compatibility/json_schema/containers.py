@@ -71,7 +71,7 @@ class BrokenObject:
 
 
 def object_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
-    """Whether surely no object is like the leaves of a branch."""
+    """Return whether surely no object is like the leaves of a branch."""
     facts = branch.facts.objects
     count = facts.count.copy()
     broken = BrokenObject.of(branch, count)
@@ -92,7 +92,7 @@ def object_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
 
 
 def _lacks_required(prover: Prover, facts: ObjectFacts, depth: int) -> bool:
-    """Whether a property that must be there cannot be."""
+    """Return whether a property that must be there cannot be."""
     if facts.is_possible:
         return False
     for name in facts.required:
@@ -107,7 +107,7 @@ def _may_be_named(name: str, facts: ObjectFacts) -> bool:
 
 
 def _most_properties(prover: Prover, facts: ObjectFacts, depth: int) -> int | None:
-    """Give how many properties there can be where only declared ones are allowed."""
+    """Return how many properties there can be where only declared ones are allowed."""
     closing = [
         each
         for each in facts.additional
@@ -136,7 +136,7 @@ class PropertyPlace:
 def places(
     prover: Prover, facts: ObjectFacts, leaf: Matching | Additional | Names, depth: int
 ) -> Iterator[PropertyPlace]:
-    """Give where a property may break a leaf; nowhere else is one that does."""
+    """Yield where a property may break a leaf; nowhere else is one that does."""
     broken = () if isinstance(leaf, Names) else (leaf.schema,)
     for name in explicit_names(facts):
         if _speaks_of(leaf, name) is not False and _may_be_named(name, facts):
@@ -147,7 +147,7 @@ def places(
 
 
 def explicit_names(facts: ObjectFacts) -> list[str]:
-    """Give the names that a rule of their own applies to."""
+    """Return the names that a rule of their own applies to."""
     names = dict.fromkeys(facts.properties)
     for each in facts.additional:
         names.update(dict.fromkeys(sorted(each.names - names.keys())))
@@ -155,7 +155,7 @@ def explicit_names(facts: ObjectFacts) -> list[str]:
 
 
 def _speaks_of(leaf: Matching | Additional | Names, name: str) -> bool | None:
-    """Say whether a property of that name may break a leaf."""
+    """Return whether a property of that name may break a leaf."""
     if isinstance(leaf, Matching):
         return matches(leaf.pattern, name)
     if isinstance(leaf, Additional):
@@ -183,7 +183,7 @@ class _Regions:
         self._open = [each for each in dict.fromkeys(patterns) if each not in self._matched | self._unmatched]
 
     def places(self) -> Iterator[PropertyPlace]:
-        """Give the regions in which a property may break the leaf."""
+        """Yield the regions in which a property may break the leaf."""
         patterns = self._open if len(self._open) <= _MAX_PATTERNS else []
         yield from self._split(patterns, frozenset(self._matched), frozenset(self._unmatched))
 
@@ -218,7 +218,7 @@ class _Regions:
         return PropertyPlace(None, holding, self._broken, named, misnamed)
 
     def _declared(self, matched: frozenset[str]) -> Iterator[Node]:
-        """Give the declared names: they are no part of a region. Without patterns and `propertyNames` that is idle."""
+        """Yield the declared names: they are no part of a region. Without patterns and `propertyNames` that is idle."""
         if not matched and not self._facts.names:
             return
         declared = dict.fromkeys((*explicit_names(self._facts), *self._spared))
@@ -272,7 +272,7 @@ class BrokenArray:
 
 
 def array_contradicts(prover: Prover, branch: Branch, depth: int) -> bool:
-    """Whether surely no array is like the leaves of a branch."""
+    """Return whether surely no array is like the leaves of a branch."""
     return _Array(prover, branch, depth).contradicts()
 
 
@@ -317,12 +317,12 @@ class _Array:
             self._count.at_most(len(base.listed))
 
     def _positions(self, first: int = 0) -> range:
-        """Give the indexes that an item may have; the last stands for all that follow."""
+        """Return the indexes that an item may have; the last stands for all that follow."""
         last = self._regular if self._count.most is None else min(self._regular, self._count.most - 1)
         return range(first, last + 1)
 
     def _none(self, index: int, holding: tuple[Node, ...] = (), broken: tuple[Node, ...] = ()) -> bool:
-        """Whether surely no item at an index fits and breaks some nodes more."""
+        """Return whether surely no item at an index fits and breaks some nodes more."""
         return self._prover.is_empty(
             (*self._facts.at(index), *holding), (*self._broken.every, *broken), self._depth
         )
@@ -335,7 +335,7 @@ class _Array:
         )
 
     def _miscounts(self, leaf: Contains, *, holds: bool) -> bool:
-        """Whether too many items surely fit, or too few can."""
+        """Return whether too many items surely fit, or too few can."""
         if leaf.is_lower is holds:
             needed = leaf.limit if holds else leaf.limit + 1
             return self._most_fitting(leaf.schema, needed) < needed or any(

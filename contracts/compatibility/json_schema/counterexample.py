@@ -66,7 +66,7 @@ class Refuter:
         return self._left <= 0 or self._effort <= 0
 
     def refute(self, gap: Gap, checks: int = MAX_CHECKS, gaps: int = 1) -> Counterexample | None:
-        """Give a counterexample for one of so many gaps; None when none was found, which says nothing about the schemas.
+        """Return a counterexample for one of so many gaps; None when none was found, which says nothing about the schemas.
 
         At most `checks` smaller documents are judged.
         """
@@ -83,7 +83,7 @@ class Refuter:
         return None
 
     def _known_elsewhere(self, gap: Gap, pointer: str) -> Counterexample | None:
-        """Give a counterexample with the very value that was found where the schemas say the same of another place."""
+        """Return a counterexample with the very value that was found where the schemas say the same of another place."""
         if _question(gap) not in self._smallest or self._is_over:
             return None
         value = self._smallest[_question(gap)]
@@ -95,7 +95,7 @@ class Refuter:
         return None
 
     def refute_anywhere(self) -> Counterexample | None:
-        """Give any document that tells the two schemas apart."""
+        """Return any document that tells the two schemas apart."""
         found = next((document for document in self._any_documents() if self.separates(document, None)), None)
         return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
 
@@ -170,7 +170,7 @@ class Refuter:
     # Judging.
 
     def separates(self, document: Any, pointer: str | None) -> bool:
-        """Whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
+        """Return whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
         if exceeds(document, MAX_DEPTH, _MAX_PARTS):
             self._left -= 1
             return False
@@ -210,7 +210,7 @@ def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
 
 
 def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
-    """Give the value at a place in a document, in a list; none where names or indexes lead nowhere."""
+    """Return the value at a place in a document, in a list; none where names or indexes lead nowhere."""
     for token in field:
         if isinstance(document, dict) and token in document:
             document = document[token]
@@ -222,5 +222,5 @@ def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
 
 
 def _is_near(pointer: str, refused: str) -> bool:
-    """Whether a keyword that refuses is the one at `pointer`, around it or inside it."""
+    """Return whether a keyword that refuses is the one at `pointer`, around it or inside it."""
     return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")

@@ -21,7 +21,7 @@ class Dialect(IntEnum):
 
     @property
     def uri(self) -> str:
-        """Give the `$schema` of the dialect."""
+        """Return the `$schema` of the dialect."""
         return _URIS[self]
 
 
@@ -78,7 +78,7 @@ SAME_EVERYWHERE: Final = frozenset(
 
 
 def dialect_of(schema: Any) -> Dialect | None:
-    """Give the dialect of a whole schema: 2020-12 when it does not say; None when it names another."""
+    """Return the dialect of a whole schema: 2020-12 when it does not say; None when it names another."""
     uri = schema.get("$schema") if isinstance(schema, dict) else None
     if uri is None:
         return Dialect.DRAFT202012

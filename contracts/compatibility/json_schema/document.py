@@ -35,7 +35,7 @@ class Spot:
     depth: int = 0
 
     def at(self, *tokens: str | int) -> Spot:
-        """Give the subschema below some tokens. Raises TooDeepError."""
+        """Return the subschema below some tokens. Raises TooDeepError."""
         inner, pointer = self.schema, self.pointer
         for token in tokens:
             inner = inner[token]
@@ -105,7 +105,7 @@ class Survey:
         return self._has_other_dialect or (self._is_shared and self._ids > 0)
 
     def pointer_of(self, schema: Any) -> str | None:
-        """Give where an object of the document stands; None for anything else."""
+        """Return where an object of the document stands; None for anything else."""
         if not isinstance(schema, dict) or id(schema) not in self._above:
             return None
         found: list[str] = []
@@ -116,14 +116,14 @@ class Survey:
         return "".join(reversed(found))
 
     def is_ambiguous(self, keyword: str, reference: str) -> bool:
-        """Whether a dynamic reference may lead elsewhere than a plain one."""
+        """Return whether a dynamic reference may lead elsewhere than a plain one."""
         if keyword == "$recursiveRef":
             return self._is_recursive and self._ids > 0
         return self._anchors.get(reference.rpartition("#")[2], 0) > 1
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two schema documents differ in annotations and in the order of members only, and so say the same."""
+    """Return whether two schema documents differ in annotations and in the order of members only, and so say the same."""
     if _are_alike(one, other, may_be_annotated=False):
         return True
     return _are_alike(one, other, may_be_annotated=True) and not any(
@@ -185,7 +185,7 @@ def _stripped(schema: Any) -> Any:
 
 
 def refers(value: Any) -> bool:
-    """Whether a reference stands anywhere in a value."""
+    """Return whether a reference stands anywhere in a value."""
     return next(_references(value), None) is not None
 
 

@@ -65,7 +65,7 @@ class _Look:
 
 
 def fits(value: Any, node: Node, look: _Look | None = None) -> bool | None:
-    """Say whether a value fits a node; None where that is not known."""
+    """Return whether a value fits a node; None where that is not known."""
     node = resolved(node)
     look = look or _Look({})
     if look.depth > _MAX_DEPTH or len(look.known) > _MAX_WORK:
@@ -95,7 +95,7 @@ def _fits(value: Any, node: Node, look: _Look) -> bool | None:
 
 
 def _is_idle(value: Any, node: Node) -> bool:
-    """Whether a node is about a property that is not there, as most are in a small value."""
+    """Return whether a node is about a property that is not there, as most are in a small value."""
     return isinstance(node, Property) and isinstance(value, dict) and node.name not in value
 
 
@@ -114,7 +114,7 @@ def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
 
 
 def fits_all(value: Any, required: Iterable[Node], refused: Iterable[Node]) -> bool | None:
-    """Say whether a value fits every one of `required` and none of `refused`."""
+    """Return whether a value fits every one of `required` and none of `refused`."""
     return _every(
         [*(fits(value, node) for node in required), *(_opposite(fits(value, node)) for node in refused)]
     )
@@ -182,7 +182,7 @@ def _number(value: Any, node: Node) -> bool | None:
 
 
 def within(number: Fraction, bound: Bound) -> bool:
-    """Whether a number keeps a bound."""
+    """Return whether a number keeps a bound."""
     if number == bound.limit:
         return not bound.is_exclusive
     return number > bound.limit if bound.is_lower else number < bound.limit
@@ -202,7 +202,7 @@ def _string(value: str, node: Node) -> bool | None:
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Say whether the judge finds a pattern in a string; None for a pattern that it does not compile."""
+    """Return whether the judge finds a pattern in a string; None for a pattern that it does not compile."""
     validator = _validator("pattern", pattern, Dialect.DRAFT202012.uri)
     return None if validator is None else validator.is_valid(text)
 
@@ -274,7 +274,7 @@ def _if_named(concerned: bool | None, member: Any, schema: Node, look: _Look) ->
 
 
 def is_additional(name: str, node: Additional) -> bool | None:
-    """Say whether a property is one of those that an `Additional` speaks of."""
+    """Return whether a property is one of those that an `Additional` speaks of."""
     if name in node.names:
         return False
     return _opposite(_some(matches(pattern, name) for pattern in node.patterns))

@@ -57,7 +57,7 @@ class Facts:
 
 
 def types_of(node: OneValue) -> int:
-    """Give the types of the values that are listed."""
+    """Return the types of the values that are listed."""
     mask = 0
     for value in node.values:
         mask |= type_of(value)
@@ -85,7 +85,7 @@ class Count:
         return self.most is not None and self.least > self.most
 
     def copy(self) -> Count:
-        """Give a range that may be narrowed without changing this one."""
+        """Return a range that may be narrowed without changing this one."""
         return Count(self.least, self.most)
 
 
@@ -127,13 +127,13 @@ class ObjectFacts:
 
     @property
     def filled(self) -> dict[str, Any] | None:
-        """Give the required properties, each with the first of its fillers; None as long as one has none."""
+        """Return the required properties, each with the first of its fillers; None as long as one has none."""
         if self._filled is None and self.required.keys() <= self.fillers.keys():
             self._filled = {name: self.fillers[name][0] for name in self.required}
         return self._filled
 
     def at(self, name: str) -> tuple[Node, ...]:
-        """Give what the value of a property must fit. What surely applies is given, what only may is not."""
+        """Return what the value of a property must fit. What surely applies is given, what only may is not."""
         known = self._at.get(name)
         if known is None:
             known = (
@@ -178,11 +178,11 @@ class ArrayFacts:
 
     @property
     def regular_from(self) -> int:
-        """Give the index from which on all items are under the same schemas."""
+        """Return the index from which on all items are under the same schemas."""
         return max([0, *(index + 1 for index in self.single), *(each.index for each in self.rest)])
 
     def at(self, index: int) -> tuple[Node, ...]:
-        """Give what the item at an index must fit."""
+        """Return what the item at an index must fit."""
         return (
             *self.single.get(index, ()),
             *(each.schema for each in self.rest if each.index <= index),

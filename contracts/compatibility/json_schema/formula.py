@@ -30,7 +30,7 @@ class Formula:
         self.formats_asserted = formats_asserted
 
     def instead(self, schema: Schema) -> Formula:
-        """Give the formula of another schema that stands for this one."""
+        """Return the formula of another schema that stands for this one."""
         return Formula(self.side, schema, self.interner, formats_asserted=self.formats_asserted)
 
     @cached_property

@@ -79,7 +79,7 @@ class Situation:
 
     @cached_property
     def ids(self) -> _Ids:
-        """Give what two situations of the same question share: the schemas that hold, and those that are broken."""
+        """Return what two situations of the same question share: the schemas that hold, and those that are broken."""
         return _ids(self.holding), _ids(self.broken)
 
 
@@ -93,7 +93,7 @@ class Gap:
 
 
 def gaps(prover: Prover, old: Node, new: Node) -> list[Gap]:
-    """Give every gap between two schemas, at most MAX_GAPS; none when the old one is included in the new one."""
+    """Return every gap between two schemas, at most MAX_GAPS; none when the old one is included in the new one."""
     return _Search(prover, old.place.side).search(old, new)
 
 
@@ -168,7 +168,7 @@ class _Search:
             self._prover.budget = whole
 
     def _is_asserted(self, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> bool:
-        """Whether what must be broken is one of the very things that hold: the usual case, and quickly seen."""
+        """Return whether what must be broken is one of the very things that hold: the usual case, and quickly seen."""
         base = self._prover.base({node.id: node for node in holding})
         return base is None or any((node.id, True) in base.asserted for node in broken)
 
@@ -312,7 +312,7 @@ def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...
 
 
 def nearest_old(holding: tuple[Node, ...], side: Side, otherwise: str) -> str:
-    """Give where the old schema speaks of a place, behind references, or the nearest place around it."""
+    """Return where the old schema speaks of a place, behind references, or the nearest place around it."""
     node = next((node for node in holding if node.place.side is side), None)
     if node is None:
         return otherwise

@@ -24,12 +24,12 @@ _EXTRA: Final[tuple[Any, ...]] = (0, "", [], {}, "a", 1)
 
 
 def arrays(maker: Maker, branch: Branch, depth: int, forced: dict[int, Any]) -> Iterator[list[Any]]:
-    """Give arrays for the leaves of a branch, some items given by their index."""
+    """Return arrays for the leaves of a branch, some items given by their index."""
     return _Arrays(maker, branch, depth).make(forced)
 
 
 def objects(maker: Maker, branch: Branch, depth: int, forced: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give objects for the leaves of a branch, some properties given by their name."""
+    """Return objects for the leaves of a branch, some properties given by their name."""
     return _Objects(maker, branch, depth).make(forced)
 
 
@@ -83,7 +83,7 @@ class _Arrays:
                 yield from ([*array, extra] for extra in _EXTRA)
 
     def _wishes(self) -> list[list[_Wish]]:
-        """Give sets of items that together break what must be broken."""
+        """Return sets of items that together break what must be broken."""
         sets = [[_Wish(index, (), tuple(schemas)) for index, schemas in self._broken.single.items()]]
         for leaf in self._broken.rest:
             last = max(leaf.index, self._facts.regular_from)
@@ -157,7 +157,7 @@ class _Objects:
                     yield from self._extended(padded)
 
     def _starts(self, forced: dict[str, Any]) -> list[dict[str, Any]]:
-        """Give sets of properties that together break what one property, whichever, must break."""
+        """Return sets of properties that together break what one property, whichever, must break."""
         starts = [dict(forced)]
         for leaf in self._broken.somewhere:
             spots = [
@@ -193,7 +193,7 @@ class _Objects:
         return (name for name in names if name not in start)
 
     def _made(self, name: str) -> list[Any]:
-        """Give values for a property that must be there."""
+        """Return values for a property that must be there."""
         facts, broken = self._facts, self._broken.properties
         if name in broken:
             return self._maker.values(facts.at(name), broken[name], self._depth + 1)
@@ -225,7 +225,7 @@ class _Objects:
                 yield from ({**start, name: extra} for extra in _EXTRA)
 
     def _free_names(self) -> Iterator[str]:
-        """Give names that may be added: declared ones, any, then those that patterns ask for."""
+        """Yield names that may be added: declared ones, any, then those that patterns ask for."""
         least = self._count.least
         yield from self._facts.properties
         yield from (f"a{index}" for index in range(2 * least))

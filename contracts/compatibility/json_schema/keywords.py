@@ -89,7 +89,7 @@ def _one_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 
 
 def _listed(node: Node) -> OneValue | None:
-    """Give the values of a schema that does nothing but list them."""
+    """Return the values of a schema that does nothing but list them."""
     while isinstance(node, All) and len(node.parts) == 1:
         node = node.parts[0]
     return node if isinstance(node, OneValue) else None

@@ -9,7 +9,7 @@ from contracts.compatibility.json_schema.work import below, beside
 
 
 def loop_in(root: Node) -> Node | None:
-    """Give a node of a loop that takes no step into the value; None when there is none."""
+    """Return a node of a loop that takes no step into the value; None when there is none."""
     colours: dict[int, bool] = {}  # by identity: False while its parts are being looked at
     starts = [root]
     while starts:

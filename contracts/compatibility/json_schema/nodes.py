@@ -62,11 +62,11 @@ class Interner:
         self._ids: dict[Hashable, int] = {}
 
     def id_of(self, *form: Hashable) -> int:
-        """Give the number of a form; numbers count from 0 in the order of their first use."""
+        """Return the number of a form; numbers count from 0 in the order of their first use."""
         return self._ids.setdefault(form, len(self._ids))
 
     def new_id(self) -> int:
-        """Give a number that no form has."""
+        """Return a number that no form has."""
         return self.id_of(object())
 
 
@@ -145,7 +145,7 @@ class OneValue(Node):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Give the values that are listed, each once."""
+        """Return the values that are listed, each once."""
         return tuple(self.by_key.values())
 
 
@@ -314,19 +314,19 @@ class Names(Node):
 
 
 def concerns(node: Node) -> int:
-    """Give the types that a leaf speaks of."""
+    """Return the types that a leaf speaks of."""
     return node.concerns if isinstance(node, Opaque) else node.group
 
 
 def resolved(node: Node) -> Node:
-    """Give what a chain of references leads to; unguarded loops are refused before anybody asks."""
+    """Return what a chain of references leads to; unguarded loops are refused before anybody asks."""
     while isinstance(node, Reference) and node.definition.node is not None:
         node = node.definition.node
     return node
 
 
 def is_false(node: Node) -> bool:
-    """Whether a node plainly accepts nothing."""
+    """Return whether a node plainly accepts nothing."""
     waiting, seen = [node], set[int]()
     while waiting and len(seen) < _MAX_LOOKED_AT:
         node = resolved(waiting.pop())

@@ -85,7 +85,7 @@ def _without_surrogates(pairs: tuple[tuple[int, int], ...]) -> list[tuple[int, i
 
 
 def complement(given: Ranges) -> Ranges:
-    """Give every other character."""
+    """Return every other character."""
     gaps, at = [], 0
     for low, high in given:
         gaps.append((at, low - 1))

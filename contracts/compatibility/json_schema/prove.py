@@ -66,7 +66,7 @@ class Way:
         return _included(old, self._new, budget)
 
     def separates(self, document: Any, pointer: str) -> bool:
-        """Whether a document that is judged in bounded time is one of the old schema and refused at `pointer` by the new."""
+        """Return whether a document that is judged in bounded time is one of the old schema and refused at `pointer` by the new."""
         return self._refuter.separates(document, pointer)
 
     @cached_property

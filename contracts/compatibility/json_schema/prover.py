@@ -93,7 +93,7 @@ class Prover:
         self.text = TypeIs(interner.id_of("type", STRING), Place(Side.NEITHER, ""), STRING)
 
     def is_empty(self, holding: Iterable[Node], broken: Iterable[Node] = (), depth: int = 0) -> bool:
-        """Whether surely no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
+        """Return whether surely no value fits all of `holding` and none of `broken`. Raises BudgetSpentError."""
         fit, unfit = {node.id: node for node in holding}, {node.id: node for node in broken}
         if not fit.keys().isdisjoint(unfit):
             return True
@@ -184,7 +184,7 @@ class Prover:
         return extended(branch, literals, self.are_disjoint)
 
     def are_disjoint(self, node: OneOf) -> bool:
-        """Whether no value fits two alternatives."""
+        """Return whether no value fits two alternatives."""
         known = self._disjoint.get(node.id)
         if known is not None:
             return known
@@ -207,7 +207,7 @@ class Prover:
     # Choices.
 
     def is_closed(self, branch: Branch, depth: int, choices: int = 0) -> bool:
-        """Whether surely no value is like a branch. Raises BudgetSpentError."""
+        """Return whether surely no value is like a branch. Raises BudgetSpentError."""
         if self.contradicts(branch, depth):
             return True
         narrowed = self.narrowed(branch, depth)
@@ -226,7 +226,7 @@ class Prover:
         return all(self._is_closed_with(rest, literal, depth, choices) for literal in clause)
 
     def type_literal(self, bit: int, mask: int) -> Literal:
-        """Give the literal that a value has one of the types of a mask; both kinds of number go together."""
+        """Return the literal that a value has one of the types of a mask; both kinds of number go together."""
         both = INTEGER | FRACTION
         chosen = mask & both if bit & both else bit
         return TypeIs(self.interner.id_of("type", chosen), Place(Side.NEITHER, ""), chosen), True
@@ -270,7 +270,7 @@ class Prover:
     # Leaves.
 
     def contradicts(self, branch: Branch, depth: int) -> bool:
-        """Whether the leaves of a branch surely contradict each other. Raises BudgetSpentError."""
+        """Return whether the leaves of a branch surely contradict each other. Raises BudgetSpentError."""
         self.budget.spend(branch.weight)
         mask = branch.mask
         if not mask:

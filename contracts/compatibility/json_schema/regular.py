@@ -65,7 +65,7 @@ class Automaton:
         self._steps: dict[tuple[States, int], States] = {}
 
     def step(self, states: States, character: int) -> States:
-        """Give the states after one more character."""
+        """Return the states after one more character."""
         known = self._steps.get((states, character))
         if known is None:
             targets = {
@@ -80,11 +80,11 @@ class Automaton:
         return known
 
     def accepts(self, states: States, *, is_empty: bool) -> bool:
-        """Whether the string that led to `states` is in the language; `is_empty`: no character was read."""
+        """Return whether the string that led to `states` is in the language; `is_empty`: no character was read."""
         return 1 in states or 1 in self._closure(set(states), at_start=is_empty, at_end=True)
 
     def is_certain(self, states: States) -> bool:
-        """Whether every string that goes on from `states` is in the language."""
+        """Return whether every string that goes on from `states` is in the language."""
         return 1 in states
 
     def _state(self) -> int:
@@ -171,12 +171,12 @@ class Question:
 
 @lru_cache(maxsize=4096)
 def first_string(question: Question) -> str | None:
-    """Give a shortest string that answers the question; None when there is none. Raises TooLargeError."""
+    """Return a shortest string that answers the question; None when there is none. Raises TooLargeError."""
     return next(strings(question), None)
 
 
 def strings(question: Question) -> Iterator[str]:
-    """Give strings that answer the question, shorter ones first; at most one a state. Raises TooLargeError."""
+    """Return strings that answer the question, shorter ones first; at most one a state. Raises TooLargeError."""
     return _Search(question).strings()
 
 
@@ -252,7 +252,7 @@ _NICE: Final = (
 
 
 def _representatives(borders: set[int]) -> list[int]:
-    """Give one character out of each range between two borders, one that people can read if there is one."""
+    """Return one character out of each range between two borders, one that people can read if there is one."""
     cuts = sorted(borders | {0, 0xD800, 0xE000, 0x110000})
     pairs = [(low, high) for low, high in pairwise(cuts) if low != 0xD800]
     found = [

@@ -60,7 +60,7 @@ _ANY_STRINGS: Final = ("", "MA==", "a", "0", "-", "aa", "A", "1", " ", "\u00e9",
 
 
 def string_candidates(branch: Branch) -> Iterator[str]:
-    """Give strings for the leaves of a branch."""
+    """Yield strings for the leaves of a branch."""
     facts = StringFacts(branch.facts.leaves.values(), list(branch.broken.values()))
     for held in facts.formats:
         yield from _SAMPLES.get(held.name, ())
@@ -94,7 +94,7 @@ def string_candidates(branch: Branch) -> Iterator[str]:
 
 
 def _varied(text: str) -> Iterator[str]:
-    """Give strings that are like one: what cannot be read may look at any character of them."""
+    """Yield strings that are like one: what cannot be read may look at any character of them."""
     for other in _OTHERS:
         yield other * len(text)
         for index in range(min(len(text), _FEW_PLACES)):
@@ -102,7 +102,7 @@ def _varied(text: str) -> Iterator[str]:
 
 
 def writing_matters(branch: Branch) -> bool:
-    """Whether 1 and 1.0 may be told apart."""
+    """Return whether 1 and 1.0 may be told apart."""
     return any(
         isinstance(leaf, WrittenAsInteger)
         for leaf in (*branch.broken.values(), *branch.facts.leaves.values())
@@ -110,7 +110,7 @@ def writing_matters(branch: Branch) -> bool:
 
 
 def number_candidates(branch: Branch, *, is_integer: bool) -> Iterator[Any]:
-    """Give numbers around every number that the leaves of a branch name, simple ones first."""
+    """Yield numbers around every number that the leaves of a branch name, simple ones first."""
     facts = NumberFacts(branch.facts.leaves.values(), list(branch.broken.values()), is_integer=is_integer)
     found = dict.fromkeys(_COMMON)
     for leaf in (*branch.facts.leaves.values(), *branch.broken.values()):

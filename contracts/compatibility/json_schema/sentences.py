@@ -69,7 +69,7 @@ class Words:
         return f"{self._where} was free and must fit {shown}"
 
     def changed(self, target: Node, before: Node | None) -> str:
-        """Say how a keyword changed. `before` is what the schema of the documents says of the kind, `target` the other's."""
+        """Return how a keyword changed. `before` is what the schema of the documents says of the kind, `target` the other's."""
         if isinstance(target, Required):
             end = "need not be there any more" if self._is_back else "is required now"
             return f"the property `{target.name}` of {self._where} {end}"

@@ -48,7 +48,7 @@ class Shrinker:
     def shrunk(
         self, document: Any, focus: tuple[str, ...], trial: Callable[[Any], Trial], checks: int
     ) -> Any:
-        """Give a document that no lighter one was found for in that many trials.
+        """Return a document that no lighter one was found for in that many trials.
 
         `focus` is a path of names, which is followed before others.
         """
@@ -89,7 +89,7 @@ class _Run:
         return found
 
     def lighter(self, value: Any, path: Path, focus: tuple[str, ...], put: Put) -> Any:
-        """Give the lightest value found for a place in the document."""
+        """Return the lightest value found for a place in the document."""
         if value is None or isinstance(value, bool) or self.is_over:
             return value
         outer, self._only_refused = self._only_refused, True
@@ -213,7 +213,7 @@ def _weight(value: Any) -> tuple[int, int, str]:
 
 
 def _simpler(value: Any) -> Iterator[Any]:
-    """Give simpler values of the same type."""
+    """Yield simpler values of the same type."""
     if isinstance(value, str):
         yield from ("", value[: len(value) // 2], value[:-1], value[1:], "a" * len(value))
     elif isinstance(value, int | float | Decimal):

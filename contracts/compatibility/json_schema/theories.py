@@ -79,7 +79,7 @@ class Line:
         return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or self.high[1]))
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
-        """Give the first and last factor of `step` in the line; None is without end."""
+        """Return the first and last factor of `step` in the line; None is without end."""
         first = last = None
         if self.low is not None:
             factor = self.low[0] / step
@@ -149,7 +149,7 @@ class NumberFacts:
         return all(self._excludes(factor * self.step) for factor in range(first, last + 1))
 
     def _is_between_steps(self) -> bool:
-        """Whether every number left is a multiple of what it must not be, or an integer though it must be none."""
+        """Return whether every number left is a multiple of what it must not be, or an integer though it must be none."""
         if self.step is not None and self.step.denominator == 1 and not self.is_integer:
             return True
         broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
@@ -219,7 +219,7 @@ class StringFacts:
 
     @property
     def question(self) -> Question:
-        """Give the question after all strings of that kind, formats and unreadable patterns left out."""
+        """Return the question after all strings of that kind, formats and unreadable patterns left out."""
         return Question(
             tuple(sorted({each for each in self.inside if automaton_of(each)})),
             tuple(sorted({each for each in self.outside if automaton_of(each)})),
@@ -260,7 +260,7 @@ class StringFacts:
 
 
 def _readable(pattern: str) -> str:
-    """Give a pattern that an automaton reads and that matches at least as much, where there is one."""
+    """Return a pattern that an automaton reads and that matches at least as much, where there is one."""
     if automaton_of(pattern) is not None:
         return pattern
     return without_assertions(pattern) or pattern

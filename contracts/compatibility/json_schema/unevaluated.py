@@ -50,7 +50,7 @@ class _Evaluated:
         )
 
     def has(self, each: str | int) -> bool:
-        """Whether a property or an item is among them."""
+        """Return whether a property or an item is among them."""
         if isinstance(each, int):
             return self.everything or each < self.count
         return self.everything or each in self.names or any(matches(one, each) for one in self.patterns)
@@ -188,7 +188,7 @@ class _Collector:
         self._own = own
 
     def shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
-        """Give what a schema and the schemas beside it evaluate. Raises _GiveUpError."""
+        """Yield what a schema and the schemas beside it evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
         depends = spot.schema.get("dependencies", {}).values()

@@ -40,7 +40,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def exact(number: float | Decimal) -> Fraction | None:
-    """Give the number that was written; a float stands for the shortest decimal that reads back as it.
+    """Return the number that was written; a float stands for the shortest decimal that reads back as it.
 
     None for what is not calculated with: not finite, or an exponent beyond MAX_EXPONENT.
     """
@@ -53,7 +53,7 @@ def exact(number: float | Decimal) -> Fraction | None:
 
 
 def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
-    """Give the one type bit of a value; a number beyond MAX_EXPONENT may be either kind of number."""
+    """Return the one type bit of a value; a number beyond MAX_EXPONENT may be either kind of number."""
     if value is None:
         return NULL
     if isinstance(value, bool):
@@ -71,7 +71,7 @@ def type_of(value: Any) -> int:  # noqa: PLR0911 - one return a type
 
 
 def key_of(value: Any) -> Key:
-    """Give what two values share exactly when they are equal as JSON: 1 and 1.0 are, true and 1 are not."""
+    """Return what two values share exactly when they are equal as JSON: 1 and 1.0 are, true and 1 are not."""
     if isinstance(value, dict):
         return ("object", frozenset((name, key_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -83,7 +83,7 @@ def key_of(value: Any) -> Key:
 
 
 def shape_of(value: Any) -> Key:
-    """Give what two documents share exactly when nothing tells them apart, not even `1` from `1.0`."""
+    """Return what two documents share exactly when nothing tells them apart, not even `1` from `1.0`."""
     if isinstance(value, dict):
         return ("object", frozenset((name, shape_of(member)) for name, member in value.items()))
     if isinstance(value, list):
@@ -92,7 +92,7 @@ def shape_of(value: Any) -> Key:
 
 
 def exceeds(value: Any, depth: int, size: int) -> bool:
-    """Whether a value is nested deeper than `depth`, or has more than `size` parts; takes no recursion."""
+    """Return whether a value is nested deeper than `depth`, or has more than `size` parts; takes no recursion."""
     level = [value]
     for _ in range(depth + 1):
         children: list[Any] = []
@@ -111,7 +111,7 @@ def exceeds(value: Any, depth: int, size: int) -> bool:
 
 
 def written(number: Fraction) -> int | float | Decimal:
-    """Give a number whose denominator divides a power of ten as the type that its text is decoded to."""
+    """Return a number whose denominator divides a power of ten as the type that its text is decoded to."""
     if number.denominator == 1:
         return int(number)
     digits, whole = 0, number
@@ -125,12 +125,12 @@ def written(number: Fraction) -> int | float | Decimal:
 
 
 def margin(limit: Fraction) -> Fraction:
-    """Give how far from a limit a number is that a double tells from it for sure."""
+    """Return how far from a limit a number is that a double tells from it for sure."""
     return (abs(limit) + _SMALLEST_NORMAL) / 2**51
 
 
 def is_decimal(number: Fraction) -> bool:
-    """Whether a number has a finite decimal form."""
+    """Return whether a number has a finite decimal form."""
     rest = number.denominator
     for prime in (2, 5):
         while rest % prime == 0:

@@ -31,7 +31,7 @@ MAX_LOOKS: Final = 100_000
 
 
 def beside(node: Node) -> tuple[Node, ...]:
-    """Give the nodes that a node joins: they speak of the same value."""
+    """Return the nodes that a node joins: they speak of the same value."""
     match node:
         case All(parts=parts) | AnyOf(parts=parts) | OneOf(parts=parts):
             return parts
@@ -46,7 +46,7 @@ def beside(node: Node) -> tuple[Node, ...]:
 
 
 def below(node: Node) -> tuple[Node, ...]:
-    """Give the node that speaks of items, properties or names."""
+    """Return the node that speaks of items, properties or names."""
     match node:
         case (
             Property(schema=schema)
@@ -85,7 +85,7 @@ class Work:
         self._is_small = not is_recursive and parts <= MAX_LOOKS // 2
 
     def effort(self, document: Any) -> Effort:
-        """Say what judging a document takes."""
+        """Return what judging a document takes."""
         if self._is_small:
             return Effort(0, 0)
         known: dict[tuple[int, int], int] = {}
@@ -105,7 +105,7 @@ def _looks(value: Any, node: Node, known: dict[tuple[int, int], int]) -> int:
 
 
 def _members(value: Any, node: Node) -> list[tuple[Any, Node]]:
-    """Give the parts of a value that a leaf looks at, and what it asks of them."""
+    """Return the parts of a value that a leaf looks at, and what it asks of them."""
     if isinstance(value, list) and isinstance(node, ItemAt | ItemsFrom | Contains):
         first = 0 if isinstance(node, Contains) else node.index
         last = first + 1 if isinstance(node, ItemAt) else len(value)

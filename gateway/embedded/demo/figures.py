@@ -92,7 +92,7 @@ def settle(stream: DemoStream, outcome: Outcome, batches: Sequence[BatchReport])
 
 
 def _is_caught(stream: DemoStream, record: RefusedRecord) -> bool:
-    """Whether the record is one that had to be refused, and the reason is the right one."""
+    """Return whether the record is one that had to be refused, and the reason is the right one."""
     mark = stream.marks.get(stream.index(record.evidence.source))
     return mark is not None and any(
         (violation.stage, violation.code) == (mark.stage, mark.code)
@@ -188,7 +188,7 @@ def _by_rule(batches: Sequence[BatchReport], severity: Severity) -> dict[str, in
 
 
 def _rate(batches: Sequence[BatchReport]) -> int:
-    """Give the records per second from the start of the first batch to the end of the last."""
+    """Return the records per second from the start of the first batch to the end of the last."""
     begun = min(batch.started_at for batch in batches)
     ended = max(batch.committed_at for batch in batches)
     return round(sum(batch.records for batch in batches) / (ended - begun).total_seconds())

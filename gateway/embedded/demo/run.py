@@ -101,7 +101,7 @@ def run_demo(runtime: Runtime, screen: Screen, limit: int | None = None) -> Fini
 
 @contextmanager
 def _workers() -> Iterator[tuple[ThreadPoolExecutor, Event]]:
-    """Give threads, and the event that ends their sending; it is set when the demo is left for whatever reason."""
+    """Return threads, and the event that ends their sending; it is set when the demo is left for whatever reason."""
     stopping = Event()
     with ThreadPoolExecutor(thread_name_prefix="demo") as pool:
         try:

@@ -96,7 +96,7 @@ def require_exactly_once(line: Line) -> None:
 
 
 def _expected(line: Line, source: dict[Position, Read], refused: Counter[Position]) -> set[Position]:
-    """Say which records must be in the sink: all that were not refused, or of each key the newest."""
+    """Return which records must be in the sink: all that were not refused, or of each key the newest."""
     accepted = {position: read for position, read in source.items() if not refused[position]}
     if line.settings.write_mode == "append":
         return {*accepted}
@@ -111,7 +111,7 @@ def _expected(line: Line, source: dict[Position, Read], refused: Counter[Positio
 
 
 def _written(line: Line, source: dict[Position, Read]) -> tuple[list[Position], list[Position]]:
-    """Give the positions of what is in the sink, and of what is not what it was."""
+    """Return the positions of what is in the sink, and of what is not what it was."""
     if line.settings.sink == "kafka":
         records = [(p, read) for p, read in _outputs(line, accepted_topic(line.topic)) if p]
         changed = [p for p, read in records if p in source and not _is_same(source[p], read)]
@@ -135,7 +135,7 @@ def _is_row_of(read: Read, row: dict[str, Any], place: dict[str, Any]) -> bool:
 
 
 def _is_same(original: Read, read: Read) -> bool:
-    """Whether a record kept its bytes; ours are behind its own headers."""
+    """Return whether a record kept its bytes; ours are behind its own headers."""
     headers = read.headers[: len(original.headers)]
     return read._replace(headers=headers) == original
 

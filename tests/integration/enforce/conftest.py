@@ -55,7 +55,7 @@ def make_line(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> Callable[..., Line]:
-    """Give a function that makes a line: `make_line(partitions=4, sink="kafka", **settings)`."""
+    """Return a function that makes a line: `make_line(partitions=4, sink="kafka", **settings)`."""
 
     def make(*, partitions: int = 2, **settings: Any) -> Line:
         topic = make_topic("rows", partitions=partitions)
@@ -91,7 +91,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture
 def make_registry(tmp_path: Path) -> Iterator[Callable[..., Registry]]:
-    """Give a function that starts a registry over one database: `make_registry(port=0)`."""
+    """Yield a function that starts a registry over one database: `make_registry(port=0)`."""
     started: list[Registry] = []
 
     def make(port: int = 0) -> Registry:
@@ -105,7 +105,7 @@ def make_registry(tmp_path: Path) -> Iterator[Callable[..., Registry]]:
 
 @pytest.fixture
 def publish(registry: Registry) -> Callable[[dict[str, object]], None]:
-    """Give a function that publishes a contract document."""
+    """Return a function that publishes a contract document."""
 
     return partial(publish_to, registry)
 
@@ -148,7 +148,7 @@ def quick_starts(  # noqa: PLR0913, PLR0917 - one for each part of a job
 
 @pytest.fixture
 def start(jars: Jars, quick_starts: None) -> Iterator[Callable[..., RunningJob]]:  # noqa: ARG001 - it is done before
-    """Give a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
+    """Yield a function that starts a job for some lines: `start(registry_url, lines, *options)`."""
     jobs: list[RunningJob] = []
 
     def run(registry_url: str, lines: list[Line], *options: str) -> RunningJob:
@@ -168,7 +168,7 @@ def job(
     tmp_path: Path,
     quick_starts: None,  # noqa: ARG001 - it is done before
 ) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Give a function that starts the job in its own process, until a signal of its own after a step."""
+    """Yield a function that starts the job in its own process, until a signal of its own after a step."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(

@@ -74,7 +74,7 @@ def adopting(registry: Registry) -> Adopting:
 
 @pytest.fixture
 def published_line(make_line: Callable[..., Line], publish: Publish) -> Callable[..., Line]:
-    """Give a function that makes a line whose contract the registry has."""
+    """Return a function that makes a line whose contract the registry has."""
 
     def make(sink: str, **settings: Any) -> Line:
         line = make_line(sink=sink, **settings)
@@ -224,7 +224,7 @@ def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
 def test_a_rolled_back_table_of_many_batches_is_replaced_without_loss(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, kept: int
 ) -> None:
-    """The quarantine topic is ahead by more than one batch: nobody rolls it back together with the table."""
+    """The quarantine topic is ahead by more than one batch: no one rolls it back together with the table."""
     line = published_line(sink, max_offsets=4)
     line.produce(*(row(n, 999 if n % 4 == 1 else n) for n in range(kept)))
     line.enforce()

@@ -114,7 +114,7 @@ def test_a_replayed_record_that_names_a_rule_for_clients_to_pass_is_judged_by_th
 
 
 def filled(make: Callable[[int], bytes]) -> tuple[Sent, RawHeaders]:
-    """Give a record that makes a batch of exactly the size that the source topic allows."""
+    """Return a record that makes a batch of exactly the size that the source topic allows."""
     headers = ((b"trace", b"t" * 1000),)
     smallest = Sent(make(MAX_MESSAGE_BYTES - 2000), b"key")
     room = MAX_MESSAGE_BYTES - BATCH_OVERHEAD_BYTES - record_size_bytes(smallest, headers)

@@ -38,7 +38,7 @@ def catalog(
 
 
 def session_of(spark: SparkSession, settings: SinkSettings) -> SparkSession:
-    """Give a session that has the catalog of these settings instead of the shared one's."""
+    """Return a session that has the catalog of these settings instead of the shared one's."""
     session = spark.newSession()
     for name in session.conf.getAll:
         if name.startswith(f"spark.sql.catalog.{CATALOG}"):

@@ -262,7 +262,7 @@ def test_the_disk_is_full_for_a_while(
 
 @pytest.fixture
 def own_broker(jars: Jars, java: Java, tmp_path: Path) -> Iterator[Callable[[int | None], Broker]]:
-    """Give a function that starts a broker over one data folder, on a port of its own choosing or on this one."""
+    """Yield a function that starts a broker over one data folder, on a port of its own choosing or on this one."""
     started: list[Broker] = []
 
     def run(port: int | None = None) -> Broker:
@@ -307,7 +307,7 @@ def test_the_broker_is_killed_and_comes_back(
 def test_the_registry_is_away_at_a_restart_after_a_crash(
     line: Line, make_registry: Callable[..., Registry], start: StartRunning, job: StartJob
 ) -> None:
-    """Nobody judges meanwhile; what was quarantined before the crash is still known when it is back."""
+    """No one judges meanwhile; what was quarantined before the crash is still known when it is back."""
     first = make_registry()
     httpx.post(f"{first.url}/api/v1/contracts", json=line.document()).raise_for_status()
     line.produce(*(row(n, 999 if n % 5 == 0 else 1) for n in range(40)))

@@ -22,7 +22,7 @@ BUDGET = {"ratio": 0.5, "action": "pause"}
 
 @pytest.fixture
 def ask(registry: Registry) -> Callable[..., Any]:
-    """Give a function that asks the gateway about a line's stream: `ask(line, "pause", reason="why")`."""
+    """Return a function that asks the gateway about a line's stream: `ask(line, "pause", reason="why")`."""
 
     def send(line: Line, what: str, **body: object) -> Any:
         path = f"{registry.url}/api/v1/streams/{line.contract_id}/{what}"

@@ -96,7 +96,7 @@ class InputRows(StreamingQueryListener):
 
 @pytest.fixture
 def rows_read(spark: SparkSession) -> Callable[[Callable[[], object]], int]:
-    """Give a function that runs one query and returns the number of rows that Spark has read for it."""
+    """Return a function that runs one query and returns the number of rows that Spark has read for it."""
 
     def count(run: Callable[[], object]) -> int:
         listener = InputRows()
@@ -158,7 +158,7 @@ def test_each_record_is_read_and_judged_once(
 def test_batches_are_bounded_in_bytes_and_each_record_is_judged_once(
     make_line: Callable[..., Line], tmp_path: Path, sink: str
 ) -> None:
-    """Spark offers all of them at once. The first batches are small, for nobody knows yet what an offset holds."""
+    """Spark offers all of them at once. The first batches are small, for no one knows yet what an offset holds."""
     line = make_line(sink=sink, max_batch_bytes=100_000)
     count_judged(line, tmp_path / "notes")
     sent = [row(n, 999 if n % 3 == 0 else 1, id=f"r{n}-" + "x" * 5_000) for n in range(RECORDS)]
@@ -174,7 +174,7 @@ def test_batches_are_bounded_in_bytes_and_each_record_is_judged_once(
 
 
 def last_job(spark: SparkSession) -> int:
-    """Give the number of the last job that Spark has begun."""
+    """Return the number of the last job that Spark has begun."""
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
     return max(jobs.apply(index).jobId() for index in range(jobs.size()))
 

@@ -117,7 +117,7 @@ def paused_in_a_transaction(line: Line, records: list[OutputRecord]) -> Iterator
 
 
 def copies(line: Line, sink: str) -> list[OutputRecord]:
-    """Give what an instance would write about the record at partition 0, offset 1, which is refused."""
+    """Return what an instance would write about the record at partition 0, offset 1, which is refused."""
     kafka, ledger = line.settings.kafka, line.ledger()
     headers = quarantine_headers(
         EventPointer(line.topic, 0, 1),

@@ -33,7 +33,7 @@ def either(request: pytest.FixtureRequest, make_line: Callable[..., Line]) -> Li
 
 
 def client_of(line: Line) -> AdminClient:
-    """Give an admin client; it gives up what it was asked when nobody holds it any more."""
+    """Return an admin client; it gives up what it was asked when no one holds it any more."""
     return AdminClient({"bootstrap.servers": line.settings.bootstrap_servers})
 
 
@@ -191,7 +191,7 @@ def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
 
 
 def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> None:
-    """What was read of the old one meanwhile is not written: nobody can say any more which of them it was."""
+    """What was read of the old one meanwhile is not written: no one can say any more which of them it was."""
     line.produce(*(row(2 * n) for n in range(4)))
     judged = Semaphore(0)
 

@@ -41,7 +41,7 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 
 @pytest.fixture
 def another_host() -> Iterator[tuple[str, ...]]:
-    """A network namespace with one cable to here; gives what a command begins with to run there."""
+    """A network namespace with one cable to here; returns what a command begins with to run there."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         pytest.skip("another host needs root and ip (apt install iproute2)")
     name = f"tg{uuid4().hex[:8]}"

@@ -141,7 +141,7 @@ def test_a_task_of_a_zombie_writes_nothing(tasks_line: Line) -> None:
 
 
 def test_a_zombie_that_takes_a_slot_over_does_not_end_who_holds_the_ledger(tasks_line: Line) -> None:
-    """Its task fences the slot before it looks at the ledger; nobody would be left if the other ended by that."""
+    """Its task fences the slot before it looks at the ledger; no one would be left if the other ended by that."""
     line = tasks_line
     line.produce(
         *(row(number) for number in range(MANY))

@@ -23,7 +23,7 @@ def url(postgresql: Postgresql) -> Iterator[str]:
 
 @pytest.fixture
 def make_table(url: str) -> Callable[..., PostgresqlTable]:
-    """Give a function that opens the table of a contract: `make_table("hospital.admissions", write_mode="upsert")`."""
+    """Return a function that opens the table of a contract: `make_table("hospital.admissions", write_mode="upsert")`."""
 
     def make(contract_id: str = CONTRACT_ID, **settings: object) -> PostgresqlTable:
         base = {

@@ -57,7 +57,7 @@ def plan_of(**changes: object) -> EnforcementPlan:
 def stage(
     table: PostgresqlTable, plan: EnforcementPlan, records: Sequence[Record], epoch: int = 1
 ) -> list[str]:
-    """Stage records as one task does; gives the names of what was staged."""
+    """Stage records as one task does; returns the names of what was staged."""
     contract = f"{plan.contract.id}@{plan.contract.version}"
     return stage_at(
         table.target(plan, contract, f"tidegate-{epoch}"), plan.for_table(table.limits(plan)), records

@@ -23,7 +23,7 @@ EVENTS = st.lists(
 
 
 def history(events: list[tuple[str, bool, int, bool]]) -> list[list[Record]]:
-    """Give the batches; a key's partition is fixed, as producers do, and offsets count up in each partition."""
+    """Return the batches; a key's partition is fixed, as producers do, and offsets count up in each partition."""
     batches: list[list[Record]] = [[]]
     ends = [0, 0]
     for number, (key, is_tombstone, second, is_last) in enumerate(events):

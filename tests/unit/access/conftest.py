@@ -52,7 +52,7 @@ def settings(settings: GatewaySettings) -> GatewaySettings:
 
 @pytest.fixture
 def hire(client: Any, factory: Factory) -> Hire:
-    """Give somebody a key: `hire("producer:hospital.")`."""
+    """Return somebody a key: `hire("producer:hospital.")`."""
 
     def make(*grants: str) -> Person:
         return Person(client, factory.keys().create("test", read_grants(grants), MAKER))
@@ -66,6 +66,6 @@ def admin(hire: Hire) -> Person:
 
 
 def same_but_for(name: str, other: str, answer: httpx.Response) -> tuple[int, bytes, dict[str, str]]:
-    """Give all of an answer, with one name written as another."""
+    """Return all of an answer, with one name written as another."""
     headers = {key: value for key, value in answer.headers.items() if key != "content-length"}
     return answer.status_code, answer.content.replace(name.encode(), other.encode()), headers

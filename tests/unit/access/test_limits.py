@@ -116,7 +116,7 @@ async def _unread() -> Any:
 
 @pytest.fixture
 def trap() -> Iterator[socket.socket]:
-    """A socket that nobody should connect to."""
+    """A socket that no one should connect to."""
     with socket.create_server(("127.0.0.1", 0), backlog=5) as listening:
         listening.setblocking(False)
         yield listening

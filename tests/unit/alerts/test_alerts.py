@@ -86,7 +86,7 @@ def _serve(server: socketserver.BaseServer, given: T) -> Iterator[T]:
 
 @pytest.fixture
 def gate(settings: GatewaySettings, make_contract: Callable[..., bytes]) -> Iterator[Callable[..., Factory]]:
-    """Give a function that makes a gateway with alert settings."""
+    """Yield a function that makes a gateway with alert settings."""
     made: list[Factory] = []
 
     def make(**changes: object) -> Factory:

@@ -16,7 +16,7 @@ PROPERTIES = {"age": {"type": "integer", "maximum": 150}, "ward": {"type": "stri
 
 
 def contract_text(contract_id: str = "hospital.admissions", version: str = "1.0.0", **changes: Any) -> str:
-    """Give a contract as JSON; keyword arguments replace top-level fields, `maximum` that of the age."""
+    """Return a contract as JSON; keyword arguments replace top-level fields, `maximum` that of the age."""
     maximum = changes.pop("maximum", 150)
     properties = {**PROPERTIES, "age": {"type": "integer", "maximum": maximum}}
     document = {

@@ -9,7 +9,7 @@ from .conftest import Ran
 
 
 def found(ran: Ran) -> list[dict[str, Any]]:
-    """Give the contracts of a JSON report."""
+    """Return the contracts of a JSON report."""
     report = json.loads(ran.stdout)
     assert report["failed"] is (ran.returncode == 1)
     contracts: list[dict[str, Any]] = report["contracts"]
@@ -17,5 +17,5 @@ def found(ran: Ran) -> list[dict[str, Any]]:
 
 
 def codes(ran: Ran) -> dict[str, list[str]]:
-    """Give the codes of all findings by file."""
+    """Return the codes of all findings by file."""
     return {one["file"]: [finding["code"] for finding in one["findings"]] for one in found(ran)}

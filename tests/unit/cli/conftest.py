@@ -91,7 +91,7 @@ def process(tmp_path: Path) -> Run:
 
 @contextmanager
 def listening(factory: Factory) -> Iterator[str]:
-    """A registry that serves on a socket, in a thread; gives its address."""
+    """A registry that serves on a socket, in a thread; returns its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(create_app(factory), log_config=None, ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -28,7 +28,7 @@ def registry(factory: Factory, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 
 @pytest.fixture
 def published(tidegate: Run, contract: Path, registry: str) -> Path:
-    """A published contract with two consumers registered beside it; gives its file."""
+    """A published contract with two consumers registered beside it; returns its file."""
     assert registry
     assert tidegate("publish", contract).returncode == 0
     register = ("consumers", "register", ID)

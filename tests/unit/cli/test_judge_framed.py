@@ -65,7 +65,7 @@ def contract_of(folder: Path, **parts: Any) -> Path:
 
 
 def registered(url: str, schema: Any) -> tuple[bytes, bytes]:
-    """Register a schema; gives the prefix and the header of records that were written with it."""
+    """Register a schema; returns the prefix and the header of records that were written with it."""
     answer = httpx.post(f"{url}/subjects/stays-value/versions", json={"schema": json.dumps(schema)}).json()
     guid = answer["guid"].replace("-", "")
     return b"\0" + answer["id"].to_bytes(4, "big"), b"\x01" + bytes.fromhex(guid)

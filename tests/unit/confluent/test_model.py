@@ -69,7 +69,7 @@ class Model:
         return self.mode(subject).startswith("READONLY")
 
     def add(self, subject: str, text: str, schema_id: int) -> int:
-        """Note a version; gives its number."""
+        """Note a version; returns its number."""
         self.ids[text] = schema_id
         self.given[schema_id] = text
         number = max(self.everything(subject), default=0) + 1
@@ -102,7 +102,7 @@ class Model:
 
 
 def fits(level: str, old: str, new: str) -> bool:
-    """Whether a primitive type may follow another one under a level."""
+    """Return whether a primitive type may follow another one under a level."""
     reads_old = old == new or (old, new) in PROMOTIONS
     read_by_old = old == new or (new, old) in PROMOTIONS
     return (reads_old or not level.startswith(("BACKWARD", "FULL"))) and (
@@ -323,7 +323,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
 def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Databases:
-    """Give a migrated database for as long as it is needed, as often as asked."""
+    """Return a migrated database for as long as it is needed, as often as asked."""
     if request.param == "postgresql":
         server: Postgresql = request.getfixturevalue("postgresql")
         return server.database

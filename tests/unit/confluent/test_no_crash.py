@@ -1,4 +1,4 @@
-"""Requests that nobody would write, made from the OpenAPI document: whatever is asked, the registry never fails."""
+"""Requests that no one would write, made from the OpenAPI document: whatever is asked, the registry never fails."""
 
 from __future__ import annotations
 

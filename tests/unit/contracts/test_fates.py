@@ -15,7 +15,7 @@ SOURCE = [(0, offset) for offset in range(10)]
 
 
 def counted(**totals: int) -> Ledger:
-    """Give the ledger of ten records with these totals."""
+    """Return the ledger of ten records with these totals."""
     assert sum(totals.values()) == len(SOURCE)
     return ledgers.LEDGER.model_copy(update={"totals": BatchTotals(**totals)})
 

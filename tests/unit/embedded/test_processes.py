@@ -1,4 +1,4 @@
-"""Children end with us, whatever ends us; nobody else's process is touched."""
+"""Children end with us, whatever ends us; no one else's process is touched."""
 
 from __future__ import annotations
 

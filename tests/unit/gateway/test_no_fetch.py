@@ -29,7 +29,7 @@ class Bait(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def bait() -> Iterator[str]:
-    """Give the address of a server on this machine."""
+    """Yield the address of a server on this machine."""
     CALLERS.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Bait) as server:
         Thread(target=server.serve_forever, daemon=True).start()

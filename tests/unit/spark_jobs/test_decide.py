@@ -123,7 +123,7 @@ def test_the_error_budget(accepted: int, dropped: int, quarantined: int, stops: 
 
 
 def spent_by(plan: EnforcementPlan, refused: int, *earlier: Counted, is_accepted: bool = False) -> bool:
-    """Whether a batch of 10 records spends the budget after these, newest first."""
+    """Return whether a batch of 10 records spends the budget after these, newest first."""
     tallies = [
         Tally(Disposition.ACCEPTED, None, 10 - refused),
         Tally(Disposition.QUARANTINED, bits(plan, "known"), refused),

@@ -34,7 +34,7 @@ def compared(make_contract: Any, before: list[Rule], after: list[Rule], **others
 
 
 def separates(old: DataContract, new: DataContract, finding: Finding) -> bool:
-    """Whether the counterexample is written by one contract and refused by the other, by their plans."""
+    """Return whether the counterexample is written by one contract and refused by the other, by their plans."""
     assert finding.counterexample is not None
     if finding.direction is Direction.FORWARD:
         old, new = new, old

@@ -89,7 +89,7 @@ PREFIXED = [
 def judged(
     plan: EnforcementPlan, values: list[bytes | None], headers: list[bytes | None] | None
 ) -> list[Any]:
-    """Judge in every way; all must agree. Gives the first code and the row of each."""
+    """Judge in every way; all must agree. Returns the first code and the row of each."""
     given = None if headers is None else pa.array(headers, pa.binary())
     found = []
     for kind in (pa.binary(), pa.large_binary()):

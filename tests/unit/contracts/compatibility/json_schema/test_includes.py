@@ -120,7 +120,7 @@ def test_every_code_of_the_table_of_codes_is_one_that_is_given() -> None:
 
 
 def with_less(value: Any) -> Iterator[Any]:
-    """Give a document with a member, an item or a character less, anywhere in it."""
+    """Yield a document with a member, an item or a character less, anywhere in it."""
     if isinstance(value, dict):
         for name in value:
             yield {other: part for other, part in value.items() if other != name}
