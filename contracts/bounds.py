@@ -14,6 +14,8 @@ from contracts.counts import Count
 
 MOST_RECORDS: Final = 10**10
 """Most records of one batch: the sum of as many batches as a database can hold stays below 2^63."""
+MOST_OFFSETS: Final = 10_000_000
+"""Most offsets that a job may be told to take in one batch."""
 MOST_RULES: Final = 2_000
 """Most rules that one report counts; a job leaves out those that were violated least."""
 MOST_EXPECTATIONS: Final = 1_000

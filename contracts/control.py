@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.bounds import Instant, Offsets, StreamText, TopicText, VersionText
+from contracts.bounds import MOST_OFFSETS, Instant, Offsets, StreamText, TopicText, VersionText
 from contracts.counts import Count, RuleCount
 
 Sentence = Annotated[str, Field(max_length=1000)]
@@ -89,6 +89,9 @@ class Trip(BaseModel):
             raise ValueError("refused records are part of records, and here exceed them")
         if set(self.start) != set(self.end):
             raise ValueError("start and end name the same partitions")
+        # Who accepts the batch switches its budget off for these offsets. Spark rounds up in each partition.
+        if sum(max(0, last - self.start[p]) for p, last in self.end.items()) > 2 * MOST_OFFSETS:
+            raise ValueError(f"a batch has {MOST_OFFSETS:,} offsets at most")
         return self
 
     @property

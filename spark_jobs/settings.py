@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
+from contracts.bounds import MOST_OFFSETS
 from contracts.kafka_connection import KafkaConnection, KafkaSettings
 
 _TABLE_SECONDS = 5.0
@@ -126,7 +127,7 @@ class JobSettings(RegistrySettings):
         ge=0,
         description="Most seconds between batches that are not full; left out, 5 for a table and 0.5 for a topic.",
     )
-    max_offsets: int = Field(default=250_000, ge=1, description="Most offsets in one batch.")
+    max_offsets: int = Field(default=250_000, ge=1, le=MOST_OFFSETS, description="Most offsets in one batch.")
     max_batch_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=1,

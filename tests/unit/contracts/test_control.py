@@ -55,6 +55,15 @@ def test_two_ranges_overlap_when_they_share_an_offset(
         assert Range(start=start, end=end).overlaps(accepted.start, accepted.end) is overlaps
 
 
+@pytest.mark.parametrize(
+    ("start", "end"), [({0: 0}, {0: 2**62}), ({0: 2**62, 1: 0}, {0: 0, 1: 2**62}), ({0: 0}, {0: 20_000_001})]
+)
+def test_a_trip_is_of_one_batch(start: dict[int, int], end: dict[int, int]) -> None:
+    """Who accepts it switches the error budget off for its offsets."""
+    with pytest.raises(ValidationError, match="10,000,000 offsets at most"):
+        trip_of(start=start, end=end)
+
+
 def test_a_budget_that_pauses_pauses_and_one_that_fails_only_notes() -> None:
     before = StreamControl(stream="s")
     paused = before.tripped(trip_of(), "job", NOON)
