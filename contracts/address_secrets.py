@@ -8,11 +8,14 @@ from typing import Any, Final
 
 MASK: Final = "***"
 
-_SCHEME: Final = r"[A-Za-z][\w+.:-]*://"
+# Every repetition has a bound: an error can quote a text of any length, and the search must stay linear.
+_SCHEME: Final = r"[A-Za-z][\w+.:-]{0,40}://"
 _PORT: Final = r"[0-9]*(?:[\s/?#\"']|$)"
 """What follows a colon in `host:port/path@x`, which has no password."""
-_PASSWORD: Final = re.compile(rf"(?P<kept>{_SCHEME}[^\s/?#@:]*:)(?!{_PORT})[^@]*(?=@)")
-_PASSWORD_IN_TEXT: Final = re.compile(rf"(?P<kept>{_SCHEME}[^\s/?#@:]*:)(?!{_PORT})[^\s@]*(?=@)")
+_PASSWORD: Final = re.compile(rf"(?P<kept>{_SCHEME}[^\s/?#@:]{{0,4000}}:)(?!{_PORT})[^@]{{0,4000}}(?=@)")
+_PASSWORD_IN_TEXT: Final = re.compile(
+    rf"(?P<kept>{_SCHEME}[^\s/?#@:]{{0,4000}}:)(?!{_PORT})[^\s@]{{0,4000}}(?=@)"
+)
 _WEB_USER: Final = re.compile(r"(?P<kept>https?://)[^\s/?#@]+(?=@)", re.IGNORECASE)
 """Registries, catalogs and forges take a token as the user of a web address."""
 _PARAMETER: Final = re.compile(
