@@ -39,6 +39,7 @@ from spark_jobs.sinks.postgresql_rows import (
     first_line,
     sql_type,
 )
+from spark_jobs.sinks.settling import foreign_table
 
 if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings
@@ -117,10 +118,14 @@ class PostgresqlTable:
                 connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             connection.execute(_LEDGER)
             existing = self._columns(connection)
+            others = self._others(connection)
+            if existing and others:
+                raise foreign_table(others[0], self._stream, self.name)
             if not existing:
                 fields = sql.SQL(", ").join(definition(field) for field in wanted)
                 connection.execute(sql.SQL("CREATE TABLE {} ({})").format(self._table, fields))
-                connection.execute("DELETE FROM tidegate.ledger WHERE stream = %s", (self._stream,))
+                gone = [self._stream, *others]  # their table was dropped
+                connection.execute("DELETE FROM tidegate.ledger WHERE stream = ANY(%s)", (gone,))
                 existing = self._columns(connection)
             self._require_ours(existing)
             connection.execute(
@@ -132,6 +137,12 @@ class PostgresqlTable:
                 self._move = self._merge(connection, Merge(self._table, columns, plan.contract.primary_key))
             else:
                 self._move = Append(self._table, columns)
+
+    def _others(self, connection: Connection) -> list[str]:
+        """Return the other streams with a ledger whose contract ids name this table."""
+        query = "SELECT stream FROM tidegate.ledger WHERE stream <> %s AND ledger IS NOT NULL ORDER BY stream"
+        own = qualified_name(self._stream)
+        return [each for (each,) in connection.execute(query, (self._stream,)) if qualified_name(each) == own]
 
     def read(self) -> Ledger | None:
         """Read the ledger as it is now; None when no one has claimed the table yet."""

@@ -77,10 +77,15 @@ def names_ledger(kafka: KafkaConnection, topic: str, ledger: str, source: str) -
 def require_own(held: Ledger, stream: str, place: str) -> None:
     """Raise StreamStopped when a ledger is that of another stream: to claim it would end that stream."""
     if held.stream != stream:
-        raise StreamStopped(
-            f"{place} belongs to the stream {held.stream}, whose contract id names the same table as {stream}: dots before "
-            "the last part of an id become underscores. Give the contract another id"
-        )
+        raise foreign_table(held.stream, stream, place)
+
+
+def foreign_table(owner: str, stream: str, place: str) -> StreamStopped:
+    """Return what stops a stream whose contract id names the table of another."""
+    return StreamStopped(
+        f"{place} belongs to the stream {owner}, whose contract id names the same table as {stream}: dots before "
+        "the last part of an id become underscores. Give the contract another id"
+    )
 
 
 def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from psycopg import sql
 
 from contracts.errors import StreamStopped
 from contracts.ledger import BatchTotals
@@ -84,7 +85,7 @@ def test_rows_of_others_are_no_reason_to_stop(line: Line) -> None:
     assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
 def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..., Line], sink: str) -> None:
     """Two contract ids may name one table: the second stream must not end the first one by claiming its ledger."""
     line, other = make_line(sink=sink), make_line(sink=sink)
@@ -99,3 +100,21 @@ def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..
         other.enforce()
     assert line.ledger() == before
     assert len(line.rows()) == 2
+
+
+def test_a_table_that_was_dropped_belongs_to_the_stream_that_makes_it_again(
+    make_line: Callable[..., Line],
+) -> None:
+    line, other = make_line(sink="postgresql"), make_line(sink="postgresql")
+    name = line.contract_id.removeprefix("test.")
+    line.contract_id, other.contract_id = f"test.a.{name}", f"test_a.{name}"
+    for each in (line, other):
+        each.contracts.plan = each.plan()
+        each.produce(row(0))
+    line.enforce()
+    with line.database() as connection:
+        connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier("test_a", name)))
+    for _ in range(2):
+        other.enforce()
+        other.produce(row(2))
+    assert other.ledger().totals.written == 2
