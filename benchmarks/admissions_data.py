@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contracts.document import load_contract
-from contracts.model import DataContract
-from contracts.rule_model import Cel
+from contracts.document.load import load_contract
+from contracts.document.model import DataContract
+from contracts.document.rule_model import Cel
 from gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 
 ROW_GROUP: Final = 100_000

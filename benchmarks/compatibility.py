@@ -20,9 +20,9 @@ from typing import Any
 
 from benchmarks.figures import Figure, benchmark_parser, report_figures
 from contracts.compatibility.compare import compare
-from contracts.compatibility.inclusion import Outcome
-from contracts.compatibility.json_schema import includes
-from contracts.model import DataContract
+from contracts.document.model import DataContract
+from contracts.inclusion.answer import Outcome
+from contracts.inclusion.json_schema import includes
 
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]

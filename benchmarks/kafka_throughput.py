@@ -21,18 +21,18 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.model import DataContract, JsonSchema
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.report import BatchReport
+from contracts.document.model import DataContract, JsonSchema
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.report import BatchReport
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.demo.feed import send
 from gateway.embedded.demo.stream import PARTITIONS, RECORDS, DemoStream
 from gateway.embedded.jars import ensure_jars
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import RunDirectory
+from spark_jobs.job.stream import Job, StreamAttempt
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import ignore_steps
-from spark_jobs.stream import Job, StreamAttempt
-from spark_jobs.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

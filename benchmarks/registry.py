@@ -29,10 +29,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from gateway.app import create_app
-from gateway.confluent.parsing import parse_schema
 from gateway.factory import Factory
-from gateway.services.schema_content import SchemaContent
+from gateway.http.app import create_app
+from gateway.registry.schema_content import SchemaContent
+from gateway.registry.schemas.parsing import parse_schema
 from gateway.settings import GatewaySettings
 from gateway.storage.sql import Stores
 from gateway.storage.subjects import SubjectVersion

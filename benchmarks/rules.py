@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, interleaved_seconds, run_on_records
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.document.model import DataContract
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.evidence import EventPointer, quarantine_headers
 from contracts.verdict import Disposition
 
 BATCH: Final = 20_000

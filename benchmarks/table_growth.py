@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from benchmarks.admissions_data import contract
 from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.ledger import Ledger
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
+from contracts.stream.ledger import Ledger
 from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
 from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED
 from spark_jobs.sinks.iceberg_table import BRANCH, MAIN, LedgerTable, table_name
@@ -35,7 +35,7 @@ from spark_jobs.sinks.upkeep import Upkeep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from contracts.report import TableSize
+    from contracts.stream.report import TableSize
 
 SNAPSHOTS: Final = 130_000
 COMMITS: Final = 2_000

@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from contracts.plan import EnforcementPlan
+from contracts.judge.plan import EnforcementPlan
 from gateway.access.authentication import Authenticator
+from gateway.access.check_turns import CheckTurns
+from gateway.access.key_administration import KeyCabinet
 from gateway.access.limits import RateLimit
 from gateway.access.principal import ANONYMOUS, Principal
 from gateway.alerts.alert import AlertWriter
 from gateway.alerts.sending import AlertSender
 from gateway.alerts.targets import targets_of
+from gateway.audit.log import AuditLog
 from gateway.broker import BrokerProbe
-from gateway.check_turns import CheckTurns
 from gateway.clock import now
-from gateway.desk.quarantine import QuarantineReader
-from gateway.desk.reveals import Reveals
-from gateway.services.adoptions import Adoptions
-from gateway.services.approvals import Approvals
-from gateway.services.associations import Associations
-from gateway.services.audit import AuditLog
-from gateway.services.consumers import ConsumerBook
-from gateway.services.contract_lifecycle import ContractLifecycle
-from gateway.services.expectations import ExpectationReader
-from gateway.services.health import HealthCheck
-from gateway.services.judging import Judging, PlanCache
-from gateway.services.keys import KeyCabinet
-from gateway.services.reconciliations import Reconciliations
-from gateway.services.registration import SchemaRegistration
-from gateway.services.registry import Registry
-from gateway.services.shadows import Shadows
-from gateway.services.stream_controls import StreamControls
-from gateway.services.stream_metrics import StreamMetrics
-from gateway.services.streams import ReportBook, StreamReader
-from gateway.services.subject_contracts import adopt_contracts
-from gateway.services.subject_deletion import SubjectDeletion
-from gateway.services.subject_reading import SubjectReader
-from gateway.services.subject_settings import SubjectSettings
+from gateway.registry.approvals import Approvals
+from gateway.registry.associations import Associations
+from gateway.registry.consumers import ConsumerBook
+from gateway.registry.judging import Judging, PlanCache
+from gateway.registry.lifecycle import ContractLifecycle
+from gateway.registry.publication import Registry
+from gateway.registry.registration import SchemaRegistration
+from gateway.registry.subject_contracts import adopt_contracts
+from gateway.registry.subject_deletion import SubjectDeletion
+from gateway.registry.subject_reading import SubjectReader
+from gateway.registry.subject_settings import SubjectSettings
 from gateway.settings import GatewaySettings
 from gateway.storage.access import StoredKey
 from gateway.storage.database import Database
+from gateway.storage.readiness import HealthCheck
 from gateway.storage.sql import ContractVersion
+from gateway.streams.adoptions import Adoptions
+from gateway.streams.controls import StreamControls
+from gateway.streams.expectations import ExpectationReader
+from gateway.streams.metrics import StreamMetrics
+from gateway.streams.quarantine import QuarantineReader
+from gateway.streams.reconciliations import Reconciliations
+from gateway.streams.reports import ReportBook, StreamReader
+from gateway.streams.reveals import Reveals
+from gateway.streams.shadows import Shadows
 
 
 class Factory:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from contracts.kafka_connection import KafkaConnection, KafkaSettings
+from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from gateway.access.settings import AccessSettings
 from gateway.alerts.settings import AlertSettings
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError as UnreadableSource
 
 from contracts.errors import SettingsError
-from contracts.reconciliation import Answer
+from contracts.stream.reconciliation import Answer
 from spark_jobs.settings import JobSettings, ReconcileSettings, SinkSettings
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
@@ -138,8 +138,8 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     )
 
     from spark_jobs.contract_source import find_plan  # noqa: PLC0415 - compiles contracts
-    from spark_jobs.reconcile import reconcile_stream  # noqa: PLC0415 - loads Spark
-    from spark_jobs.reconcile_report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
+    from spark_jobs.reconcile.compare import reconcile_stream  # noqa: PLC0415 - loads Spark
+    from spark_jobs.reconcile.report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
 
     found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
     findings = as_findings(found, limit)

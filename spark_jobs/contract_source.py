@@ -12,12 +12,12 @@ import httpx
 import structlog
 from pydantic import SecretStr
 
-from contracts.document import parse_contract
+from contracts.document.load import parse_contract
 from contracts.errors import NotFoundError, SettingsError, Unavailable
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.formats.subject_schemas import SubjectSchemas
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.privacy.masks import require_key
 from contracts.privacy.tokens import MaskKey
-from contracts.subject_schemas import SubjectSchemas
 from spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()

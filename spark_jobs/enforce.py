@@ -15,13 +15,13 @@ from py4j.protocol import Py4JError
 from contracts.address_secrets import mask_event
 from contracts.crash import crash_told
 from spark_jobs.contract_source import registry_auth
-from spark_jobs.reports import RegistryReporter
+from spark_jobs.job.reports import RegistryReporter
+from spark_jobs.job.stream import Job
+from spark_jobs.job.supervisor import run_streams
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.session import build_session
 from spark_jobs.settings import JobSettings
 from spark_jobs.steps import StepObserver, ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import run_streams
-from spark_jobs.topics import Topics
 
 
 def enforce_contracts(

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from contracts.document import parse_contract
-from contracts.model import DataContract
+from contracts.document.load import parse_contract
+from contracts.document.model import DataContract
 from tests.steps import fresh
 
 LEVELS = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contracts.ledger import Ledger
+from contracts.stream.ledger import Ledger
 
 LEDGER = Ledger(
     name="s@iceberg:1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from contracts import fates
-from contracts.ledger import Ledger, Position
-from contracts.positions import Positions, Sightings
+from contracts.stream import fates
+from contracts.stream.ledger import Ledger, Position
+from contracts.stream.positions import Positions, Sightings
 
 
 def reconcile(  # noqa: PLR0913, PLR0917 - all that `fates.reconcile` looks at, flat

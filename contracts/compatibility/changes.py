@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Counterexample, Outcome
+from contracts.inclusion.answer import Counterexample, Outcome
 
 _MAX_SHOWN: Final = 60
 

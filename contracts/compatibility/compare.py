@@ -18,8 +18,8 @@ from contracts.compatibility.schemas import altered_fields, compare_schemas
 from contracts.compatibility.tables import compare_columns
 from contracts.compatibility.texts import bounded_searches
 from contracts.compatibility.versions import suggested_version
-from contracts.fields import tokens
-from contracts.model import Compatibility, Consumer, DataContract
+from contracts.document.fields import tokens
+from contracts.document.model import Compatibility, Consumer, DataContract
 from contracts.rules.reference_sets import with_reference_sets
 
 _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}

@@ -11,14 +11,24 @@ from itertools import permutations
 from math import isfinite
 from typing import Any, Final
 
-from contracts.compatibility.json_schema.prover import Budget
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.texts import first_text
-from contracts.fields import FieldType, join, tokens
-from contracts.model import JsonSchema
-from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
+from contracts.document.fields import FieldType, join, tokens
+from contracts.document.model import JsonSchema
+from contracts.document.rule_model import (
+    Cel,
+    Forbidden,
+    Freshness,
+    Matches,
+    OneOf,
+    Ordered,
+    Range,
+    RequiredWhen,
+    Rule,
+)
+from contracts.document.times import instant_key
+from contracts.inclusion.json_schema.prover import Budget
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.times import instant_key
 from contracts.rules.values import Order, native, number_of, order_of_times
 
 MISSING: Final = object()

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from contracts.compatibility.changes import BOTH, Change, shown, was_and_is
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.levels import directions_of, is_transitive
-from contracts.fields import join
-from contracts.model import Compatibility, DataContract, Status
-from contracts.terms import OnViolation
+from contracts.document.fields import join
+from contracts.document.model import Compatibility, DataContract, Status
+from contracts.document.terms import OnViolation
+from contracts.inclusion.answer import Outcome
 
 CODES: Final = {
     "contract.id-changed": "the contracts have different ids",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.model import DataContract
-from contracts.rule_model import Rule
-from contracts.terms import OnViolation
+from contracts.document.model import DataContract
+from contracts.document.rule_model import Rule
+from contracts.document.terms import OnViolation
 from contracts.verdict import Severity
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from contracts.compatibility.changes import Change, was_and_is
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
-from contracts.compatibility.intervals import Intervals
-from contracts.model import DataContract, Expectation
-from contracts.terms import OnViolation
+from contracts.document.model import DataContract, Expectation
+from contracts.document.terms import OnViolation
+from contracts.inclusion.answer import Outcome
+from contracts.inclusion.intervals import Intervals
 from contracts.verdict import Severity
 
 CODES: Final = {

@@ -17,8 +17,8 @@ from math import prod
 from typing import Final
 
 from contracts.compatibility.expression_values import Constant, Value, constant_of, values_between
-from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError
-from contracts.rule_model import Cel
+from contracts.document.rule_model import Cel
+from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
 from contracts.rules.cel import Outcome, outcome_of, roots_of, tree_of
 from contracts.rules.cel_paths import Roots
 from contracts.rules.cel_syntax import Call, Fold, Items, Node, Select

@@ -11,15 +11,15 @@ from itertools import chain
 from typing import Any, Final
 
 from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
-from contracts.compatibility.inclusion import Counterexample, Difference
-from contracts.compatibility.json_schema.values import text_of
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.rule_schemas import dialect_of
-from contracts.fields import tokens
+from contracts.document.fields import tokens
+from contracts.document.model import JsonSchema
+from contracts.document.rule_model import Rule
+from contracts.formats.json_records import decode_exactly
 from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.model import JsonSchema
-from contracts.record import decode_exactly
-from contracts.rule_model import Rule
+from contracts.inclusion.answer import Counterexample, Difference
+from contracts.inclusion.json_schema.values import text_of
 from contracts.rules.places import Path
 from contracts.verdict import Violation
 

@@ -15,25 +15,25 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from contracts.compatibility import json_schema
-from contracts.compatibility.avro.data import Sizes, encode, json_text, read
-from contracts.compatibility.avro.documents import schema_of
-from contracts.compatibility.avro.places import Filling
-from contracts.compatibility.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
-from contracts.compatibility.inclusion import Counterexample
-from contracts.compatibility.json_schema.formula import Formula
-from contracts.compatibility.json_schema.nodes import Interner, Side
-from contracts.compatibility.json_schema.values import text_of
-from contracts.compatibility.json_schema.work import Work
 from contracts.compatibility.samples import listed, sample
+from contracts.document.fields import SchemaFields, join
+from contracts.document.model import AvroSchema, Column, DataContract, JsonSchema
 from contracts.errors import ContractError
-from contracts.fields import SchemaFields, join
 from contracts.formats.avro import AvroFormat
 from contracts.formats.avro_types import AvroType, TooDeepError, parse
 from contracts.formats.json_fields import JsonFields
-from contracts.model import AvroSchema, Column, DataContract, JsonSchema
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.record import decode_exactly
+from contracts.formats.json_records import decode_exactly
+from contracts.inclusion import json_schema
+from contracts.inclusion.answer import Counterexample
+from contracts.inclusion.avro.data import Sizes, encode, json_text, read
+from contracts.inclusion.avro.documents import schema_of
+from contracts.inclusion.avro.places import Filling
+from contracts.inclusion.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
+from contracts.inclusion.json_schema.formula import Formula
+from contracts.inclusion.json_schema.nodes import Interner, Side
+from contracts.inclusion.json_schema.values import text_of
+from contracts.inclusion.json_schema.work import Work
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.rules.compiled import Path
 from contracts.verdict import Disposition, Stage, Violation
 

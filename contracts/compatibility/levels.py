@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from contracts.compatibility.finding import Direction
-from contracts.model import Compatibility
+from contracts.document.model import Compatibility
 
 _DIRECTIONS: Final = {
     Compatibility.NONE: frozenset[Direction](),

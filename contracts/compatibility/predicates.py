@@ -14,15 +14,25 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
-from contracts.compatibility.intervals import Cut, Intervals
 from contracts.compatibility.texts import includes_pattern, matches
-from contracts.fields import FieldType, SchemaFields, tokens
-from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
+from contracts.document.fields import FieldType, SchemaFields, tokens
+from contracts.document.rule_model import (
+    Cel,
+    Forbidden,
+    Freshness,
+    Matches,
+    OneOf,
+    Ordered,
+    Range,
+    RequiredWhen,
+    Rule,
+)
+from contracts.document.terms import Scalar
+from contracts.inclusion.intervals import Cut, Intervals
 from contracts.rules.clock import offset_of_now, span_of
 from contracts.rules.places import Path, array_of
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
-from contracts.terms import Scalar
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
 _UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
-from contracts.compatibility import json_schema
 from contracts.compatibility.constants import fields_of_rule
 from contracts.compatibility.effects import refuses
 from contracts.compatibility.expression_values import NAN
 from contracts.compatibility.expressions import Member
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.texts import is_common
-from contracts.fields import FieldType, SchemaFields, join, tokens
-from contracts.model import DataContract, JsonSchema
-from contracts.rule_model import Forbidden, Matches, OneOf, Range, Rule
+from contracts.document.fields import FieldType, SchemaFields, join, tokens
+from contracts.document.model import DataContract, JsonSchema
+from contracts.document.rule_model import Forbidden, Matches, OneOf, Range, Rule
+from contracts.inclusion import json_schema
+from contracts.inclusion.answer import Outcome
 from contracts.rules.places import EACH, Path
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from contracts.rules.values import DATES, number_of, order_of_durations, order_of_times

@@ -15,15 +15,15 @@ from contracts.compatibility.constants import fields_of_rule, places_of_rule
 from contracts.compatibility.effects import effect, refuses
 from contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
-from contracts.compatibility.json_schema.prover import Budget
 from contracts.compatibility.judging import Judge, Pair
 from contracts.compatibility.pointers import overlap
 from contracts.compatibility.predicates import Predicate, implied, predicate_of
 from contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from contracts.compatibility.separation import Search
-from contracts.model import DataContract
-from contracts.rule_model import Cel, Rule
+from contracts.document.model import DataContract
+from contracts.document.rule_model import Cel, Rule
+from contracts.inclusion.answer import Outcome
+from contracts.inclusion.json_schema.prover import Budget
 from contracts.rules.places import Path
 
 CODES: Final = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.compatibility.json_schema.regular import Question, TooLargeError, automaton_of, first_string
-from contracts.fields import tokens
+from contracts.document.fields import tokens
+from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
 from contracts.rules.places import EACH, Path
 
 _MAX_DEPTH: Final = 24

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from contracts.compatibility import avro, json_schema
 from contracts.compatibility.changes import BOTH, Change
 from contracts.compatibility.finding import Direction, FindingSeverity
 from contracts.compatibility.guarding import Examples, Guard
-from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.rule_schemas import kept_rules, with_schemas
-from contracts.model import AvroSchema, DataContract, JsonSchema
+from contracts.document.model import AvroSchema, DataContract, JsonSchema
+from contracts.inclusion import avro, json_schema
+from contracts.inclusion.answer import Difference, Inclusion, Outcome
 
 CODES: Final = {
     "schema.type-changed": "the schema is of another type: JSON Schema instead of Avro, or the reverse",

@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any, Final
 
 from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
-from contracts.compatibility.json_schema.prover import Budget, BudgetSpentError
 from contracts.compatibility.judging import Pair, Refusal
-from contracts.fields import tokens
-from contracts.rule_model import Rule
+from contracts.document.fields import tokens
+from contracts.document.rule_model import Rule
+from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
 from contracts.rules.places import EACH, Path
 
 MAX_RECORDS: Final = 2_000

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.compatibility.avro.leniency import made_up, strict_reader
 from contracts.compatibility.changes import Change, was_and_is
 from contracts.compatibility.declarations import accepts_more_framings, keeps_level
 from contracts.compatibility.effects import effect
@@ -21,12 +20,13 @@ from contracts.compatibility.rules import compare_rules, meaning_of
 from contracts.compatibility.schemas import altered_fields, compare_schemas
 from contracts.compatibility.tables import compare_columns
 from contracts.compatibility.texts import bounded_searches
-from contracts.fields import join, tokens
-from contracts.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
+from contracts.document.fields import join, tokens
+from contracts.document.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
+from contracts.document.rule_model import Rule
+from contracts.document.terms import OnViolation
+from contracts.inclusion.avro.leniency import made_up, strict_reader
 from contracts.privacy.classes import MASKED, classes_of
-from contracts.rule_model import Rule
 from contracts.rules.reference_sets import with_reference_sets
-from contracts.terms import OnViolation
 from contracts.verdict import Severity
 
 HANDLED: Final = frozenset(

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from contracts.document.model import DataContract, Expectation
 from contracts.errors import ContractError, Problem
-from contracts.model import DataContract, Expectation
 from contracts.verdict import Severity
 
 _OURS = "tidegate"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.fields import join
+from contracts.document.fields import join
 from contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
 from contracts.formats.avro_nodes import Node
 from contracts.formats.avro_quick import QuickReader, QuickTest, compile_quick_reader, compile_quick_test

@@ -12,8 +12,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
+from contracts.document.fields import ANY_TYPE, FieldType, join, tokens
 from contracts.errors import ContractError
-from contracts.fields import ANY_TYPE, FieldType, join, tokens
 from contracts.formats.json_work import base_of
 
 if TYPE_CHECKING:

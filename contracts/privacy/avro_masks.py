@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from contracts.document.fields import join
+from contracts.document.model import Mask
 from contracts.errors import StreamStopped
-from contracts.fields import join
 from contracts.formats.avro_decoder import compile_reader, read_long
 from contracts.formats.avro_matching import chosen_branches, field_pairs
 from contracts.formats.avro_nodes import resolve
 from contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
-from contracts.model import Mask
 from contracts.privacy.classes import ANY
 from contracts.privacy.masks import Masks, Step, following, strongest
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from contracts.document.fields import SchemaFields, join, suggestion, tokens
+from contracts.document.model import DataContract, Mask
 from contracts.errors import Problem, SettingsError
-from contracts.fields import SchemaFields, join, suggestion, tokens
-from contracts.model import DataContract, Mask
 from contracts.privacy.classes import ANY
 from contracts.privacy.tokens import MaskKey
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 import orjson
 
-from contracts.column_values import json_text
 from contracts.errors import SettingsError
+from contracts.formats.column_values import json_text
 from contracts.rules.values import exact
 
 LEAST_CHARACTERS: Final = 32

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from contracts.fields import join, tokens
-from contracts.rule_model import Cel
+from contracts.document.fields import join, tokens
+from contracts.document.rule_model import Cel
 from contracts.rules.cel_lowered import NotLoweredError
 from contracts.rules.cel_lowering import lower
 from contracts.rules.cel_paths import Roots

@@ -5,10 +5,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from contracts.document.fields import SchemaFields
+from contracts.document.model import DataContract
+from contracts.document.rule_model import (
+    Cel,
+    Forbidden,
+    Freshness,
+    Matches,
+    OneOf,
+    Ordered,
+    Range,
+    RequiredWhen,
+    Rule,
+)
+from contracts.document.terms import OnViolation
 from contracts.errors import ContractError
-from contracts.fields import SchemaFields
-from contracts.model import DataContract
-from contracts.rule_model import Cel, Forbidden, Freshness, Matches, OneOf, Ordered, Range, RequiredWhen, Rule
 from contracts.rules.cel import all_hold, build_cel
 from contracts.rules.clock import Clock
 from contracts.rules.compiled import Built, CompiledRule, RuleSet
@@ -18,7 +29,6 @@ from contracts.rules.ranges import build_freshness, build_range
 from contracts.rules.reference_sets import with_reference_sets
 from contracts.rules.scope import Scope
 from contracts.rules.sound import write_sound_tests
-from contracts.terms import OnViolation
 from contracts.verdict import Disposition, Severity
 
 DISPOSITIONS: Final = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from contracts.fields import join, tokens
-from contracts.rule_model import Rule
+from contracts.document.fields import join, tokens
+from contracts.document.rule_model import Rule
 from contracts.rules.clock import Clock
 from contracts.rules.places import Path, is_starred, item_at, located, places, read
 from contracts.rules.program import DECODED, Program

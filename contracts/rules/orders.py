@@ -10,12 +10,12 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from contracts.fields import tokens
-from contracts.rule_model import Ordered
+from contracts.document.fields import tokens
+from contracts.document.rule_model import Ordered
+from contracts.document.times import DATE_LENGTH
 from contracts.rules.clock import day_of
 from contracts.rules.compiled import Built, when_missing
 from contracts.rules.scope import Scope
-from contracts.rules.times import DATE_LENGTH
 from contracts.rules.values import DATES, NUMBERS, Key, Order, exact, order_of
 
 Test = Callable[[Any, Any], bool]

@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.fields import FieldType, tokens
-from contracts.rule_model import Freshness, Now, Range
+from contracts.document.fields import FieldType, tokens
+from contracts.document.rule_model import Freshness, Now, Range
+from contracts.document.times import DATE_LENGTH
 from contracts.rules.clock import offset_of_now, span_of
 from contracts.rules.compiled import Built, when_missing
 from contracts.rules.scope import Scope
-from contracts.rules.times import DATE_LENGTH
-from contracts.rules.values import (
-    DATES,
-    Order,
-    exact,
-    number_of,
-    order_of_durations,
-    order_of_times,
-)
+from contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 Test = Callable[[Any, Any], bool]
 """A comparison, such as `operator.lt`."""

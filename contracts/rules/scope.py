@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+from contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
+from contracts.document.rule_model import Now
 from contracts.errors import Problem
-from contracts.fields import FieldType, SchemaFields, join, suggestion, tokens
-from contracts.rule_model import Now
 from contracts.rules.clock import Clock
 from contracts.rules.places import EACH, go_together
 

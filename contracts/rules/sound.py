@@ -16,14 +16,15 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.fields import FieldType, SchemaFields, tokens
-from contracts.rule_model import Forbidden, OneOf, Ordered, Range, Rule
+from contracts.document.fields import FieldType, SchemaFields, tokens
+from contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, Rule
+from contracts.document.terms import Scalar
+from contracts.document.times import instant_text
 from contracts.rules.clock import offset_of_now
 from contracts.rules.compiled import Built, Lowered
 from contracts.rules.places import Path
 from contracts.rules.program import DATE, Program
 from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.times import instant_text
 from contracts.rules.values import (
     DATES,
     INSTANTS,
@@ -34,7 +35,6 @@ from contracts.rules.values import (
     order_of_durations,
     order_of_times,
 )
-from contracts.terms import Scalar
 
 _COMPARISONS: Final = {
     "minimum": ">=",

@@ -1,7 +1,7 @@
 """Who may do what: one row for each operation of the native face and of the desk.
 
 The operations of the Confluent face carry their rules in the table that its router reads
-(`gateway.confluent.operations`). A test holds both tables to the application.
+(`gateway.http.confluent.operations`). A test holds both tables to the application.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-from contracts.control import EventKind, StreamControl, StreamEvent, Trip
-from contracts.counts import RuleCount
-from contracts.reconciliation import Findings, ReconciliationResult
-from contracts.report import BatchReport
+from contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.stream.counts import RuleCount
+from contracts.stream.reconciliation import Findings, ReconciliationResult
+from contracts.stream.report import BatchReport
 from contracts.verdict import Severity
 
 _MOST_RULES = 5

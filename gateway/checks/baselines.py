@@ -10,22 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from contracts.document import load_contract
+from contracts.document.fingerprint import fingerprint
+from contracts.document.load import load_contract
+from contracts.document.model import DataContract
+from contracts.document.semver import precedence
 from contracts.errors import ContractError, Problem, SettingsError
-from contracts.fingerprint import fingerprint
-from contracts.model import DataContract
-from gateway.checks.discovery import (
-    SUFFIXES,
-    Candidate,
-    Selection,
-    contracts_below,
-    is_contract,
-)
+from gateway.checks.discovery import SUFFIXES, Candidate, Selection, contracts_below, is_contract
 from gateway.checks.git import Revision, load_contract_at
 from gateway.checks.history import BaseVersion, History
 from gateway.checks.shown import printable, shown_path
-from gateway.client import RegistryClient
-from gateway.services.semver import precedence
+from gateway.client.registry import RegistryClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,19 @@ from dataclasses import replace
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
 from contracts.compatibility.levels import is_transitive
+from contracts.compatibility.readers import compare_for
 from contracts.compatibility.versions import suggested_version
-from contracts.document import LoadedContract
+from contracts.document.fingerprint import fingerprint
+from contracts.document.load import LoadedContract
+from contracts.document.model import Compatibility, DataContract
+from contracts.document.semver import precedence
 from contracts.errors import ContractError, Problem
-from contracts.fingerprint import fingerprint
-from contracts.model import Compatibility, DataContract
-from contracts.plan import check_compiles
+from contracts.judge.plan import check_compiles
 from gateway.checks.baselines import Baseline, Missing
 from gateway.checks.discovery import Candidate
 from gateway.checks.history import ENFORCED, BaseVersion, History
 from gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
 from gateway.checks.shown import printable, shown_path
-from gateway.services.readers import compare_for
-from gateway.services.semver import precedence
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 

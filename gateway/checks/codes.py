@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
-from contracts.compatibility.avro import CODES as AVRO_CODES
-from contracts.compatibility.json_schema.codes import CODES as JSON_SCHEMA_CODES
+from contracts.inclusion.avro import CODES as AVRO_CODES
+from contracts.inclusion.json_schema.codes import CODES as JSON_SCHEMA_CODES
 
 OWN_CODES: Final = {
     "contract.invalid": "the document does not compile",

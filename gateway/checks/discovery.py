@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from contracts.document import MAX_JSON_BYTES, LoadedContract, lint
+from contracts.document.load import MAX_JSON_BYTES, LoadedContract
 from contracts.errors import ContractError, Problem, SettingsError
+from contracts.lint.lint import lint
 from gateway.checks.shown import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")

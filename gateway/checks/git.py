@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self, cast
 
-from contracts.document import LoadedContract, parse_contract
+from contracts.document.load import LoadedContract, parse_contract
 from contracts.errors import SettingsError
 
 _REGULAR = ("100644", "100755")

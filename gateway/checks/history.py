@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from contracts.document.model import Consumer, DataContract, Status
+from contracts.document.semver import precedence
 from contracts.errors import Problem
-from contracts.model import Consumer, DataContract, Status
 from gateway.checks.results import line_of
-from gateway.services.semver import precedence
 
 ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from contracts.compatibility.finding import FindingSeverity
-from contracts.compatibility.inclusion import Counterexample
+from contracts.inclusion.answer import Counterexample
 from gateway.checks.results import CheckFinding, CheckReport, ContractCheck
 
 CHECK_FORMAT = "tidegate/check/v1"

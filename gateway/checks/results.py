@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from contracts.compatibility.finding import Direction, Finding, FindingSeverity
-from contracts.compatibility.inclusion import Counterexample, Outcome
-from contracts.document import LoadedContract
+from contracts.document.load import LoadedContract
+from contracts.document.semver import precedence
 from contracts.errors import Problem
+from contracts.inclusion.answer import Counterexample, Outcome
 from gateway.checks.shown import shown_path
-from gateway.services.semver import precedence
 
 _LONGEST_EXAMPLE = 400
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from contracts.errors import SettingsError
-from gateway.api.change_models import ProposalInfo
 from gateway.cli.publish import RegistryUrl
-from gateway.consumer_client import ConsumerClient
+from gateway.client.consumers import ConsumerClient
+from gateway.http.models.changes import ProposalInfo
 
 
 def approve(

@@ -11,11 +11,19 @@ from typing import Annotated, BinaryIO
 import typer
 
 from contracts.errors import SettingsError
-from gateway.audit.chain import AuditEntry, ChainReport, canonical_json, check, document, is_hash, read_line
-from gateway.cli.exits import ExitCode
+from gateway.audit.log import AuditLog
 from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
 from gateway.cli.terminal import err, out
-from gateway.services.audit import AuditLog
+from gateway.exits import ExitCode
+from gateway.storage.audit_chain import (
+    AuditEntry,
+    ChainReport,
+    canonical_json,
+    check,
+    document,
+    is_hash,
+    read_line,
+)
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from contracts.document.model import Compatibility
 from contracts.errors import SettingsError
-from contracts.model import Compatibility
 from gateway.checks.baselines import Baseline, FolderBaseline, GitBaseline, RegistryBaseline
 from gateway.checks.checking import check as check_candidates
 from gateway.checks.discovery import Selection, read_candidate, select
@@ -24,10 +24,10 @@ from gateway.checks.people import report_lines
 from gateway.checks.places import repository_root
 from gateway.checks.results import CheckReport, FailOn
 from gateway.checks.sarif import check_sarif
-from gateway.cli.exits import ExitCode
 from gateway.cli.publish import RegistryUrl
 from gateway.cli.terminal import out
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
+from gateway.exits import ExitCode
 
 REGISTRY = "registry"
 GIT = "git:"

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from contracts.document import lint
 from contracts.errors import SettingsError
-from gateway.api.change_models import ChangeInfo, ConsumerInfo
-from gateway.cli.exits import ExitCode
+from contracts.lint.lint import lint
 from gateway.cli.publish import RegistryUrl
-from gateway.consumer_client import ConsumerClient
+from gateway.client.consumers import ConsumerClient
+from gateway.exits import ExitCode
+from gateway.http.models.changes import ChangeInfo, ConsumerInfo
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FINGERPRINT = re.compile("[0-9a-f]{64}")

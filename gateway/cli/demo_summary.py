@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from contracts.model import DataContract
+from contracts.document.model import DataContract
 from gateway.embedded.demo.figures import StreamFigures, StreamResult
 from gateway.embedded.demo.run import Finished
 

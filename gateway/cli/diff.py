@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from contracts.document import LoadedContract, load_contract
+from contracts.document.load import LoadedContract, load_contract
 from contracts.errors import ContractError, SettingsError
 from gateway.checks.checking import compare_documents
 from gateway.checks.git import Revision, load_contract_at
@@ -18,7 +18,7 @@ from gateway.checks.people import contract_lines, counted
 from gateway.cli.check import GIT, Level
 from gateway.cli.publish import RegistryUrl
 from gateway.cli.terminal import out
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
 
 _REGISTRY = "registry:"
 _HELP = "A file, `registry:ID@VERSION` (or @latest), or `git:REF:PATH`."

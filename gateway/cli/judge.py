@@ -17,17 +17,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from contracts.document import lint
+from contracts.document.model import AvroSchema, DataContract
 from contracts.errors import SettingsError, Unavailable
-from contracts.model import AvroSchema, DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.privacy.account import Teller, Told
-from contracts.subject_schemas import SubjectSchemas
+from contracts.explain.account import Teller, Told
+from contracts.formats.subject_schemas import SubjectSchemas
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.lint.lint import lint
 from contracts.verdict import Disposition, Stage, Verdict
-from gateway.cli.exits import ExitCode
 from gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from gateway.cli.terminal import err, out
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
+from gateway.exits import ExitCode
 
 ContractFile = Annotated[
     Path,

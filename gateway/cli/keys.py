@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
+from gateway.access.key_administration import KeyCabinet
 from gateway.access.principal import read_grants
 from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from gateway.cli.terminal import err, out
 from gateway.clock import now
-from gateway.services.keys import KeyCabinet
 from gateway.storage.access import StoredKey
 
 _HELP = {"help_option_names": ["-h", "--help"]}

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from contracts.document import lint as lint_document
+from contracts.document.model import DataContract
 from contracts.errors import ContractError
 from contracts.expectations.vocabulary import VOCABULARY
-from contracts.model import DataContract
-from gateway.cli.exits import ExitCode
+from contracts.lint.lint import lint as lint_document
 from gateway.cli.terminal import err, out, show_error, show_warnings
-from gateway.services.imported_rules import carried_rules
+from gateway.exits import ExitCode
+from gateway.registry.schemas.imported_rules import carried_rules
 
 Files = Annotated[
     list[Path],

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from contracts.document import lint
 from contracts.errors import ConflictError, ContractError
-from gateway.cli.exits import ExitCode
+from contracts.lint.lint import lint
 from gateway.cli.terminal import err, out, show_error, show_warnings
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
+from gateway.exits import ExitCode
 
 Files = Annotated[
     list[Path],

@@ -23,8 +23,8 @@ from structlog.typing import Processor
 from contracts.address_secrets import mask_event
 from contracts.crash import crash_told
 from contracts.errors import SettingsError
-from gateway.app import create_app
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from contracts.counts import RuleCount
-from contracts.shadow import ShadowFindings
-from gateway.cli.exits import ExitCode
+from contracts.stream.counts import RuleCount
+from contracts.stream.shadow import ShadowFindings
 from gateway.cli.streams import DEFAULT_URL, RegistryUrl, Stream
 from gateway.cli.terminal import out
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
+from gateway.exits import ExitCode
 
 _MOST_SHOWN = 5
 

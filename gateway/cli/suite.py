@@ -8,10 +8,10 @@ from typing import Annotated
 import orjson
 import typer
 
-from contracts.document import lint
 from contracts.errors import SettingsError
 from contracts.expectations.suite import read_suite, write_suite
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
+from contracts.lint.lint import lint
 
 ContractFile = Annotated[
     Path,

@@ -12,7 +12,7 @@ from contracts.address_secrets import masked
 from contracts.errors import ContractError, Problem, TidegateError
 
 if TYPE_CHECKING:
-    from contracts.document import LoadedContract  # brings the judge, which `--help` needs not load
+    from contracts.document.load import LoadedContract  # brings the judge, which `--help` needs not load
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)

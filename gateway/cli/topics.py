@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from contracts.kafka_connection import KafkaConnection, KafkaSettings
-from gateway.cli.exits import ExitCode
+from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from gateway.cli.terminal import err, out
+from gateway.exits import ExitCode
 from gateway.topics.cluster import Cluster
 from gateway.topics.document import load_topics
 from gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics

@@ -12,12 +12,12 @@ import typer
 from rich.text import Text
 
 from contracts.errors import SettingsError
-from gateway.cli.exits import ExitCode
 from gateway.cli.jars import JarsProgress
 from gateway.cli.terminal import out
 from gateway.embedded.runtime import Runtime, RuntimeOptions
 from gateway.embedded.signals import ending_signals
 from gateway.embedded.up import serve_contracts, watch
+from gateway.exits import ExitCode
 
 _LABEL_WIDTH = 10
 

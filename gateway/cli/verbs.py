@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from contracts.errors import SettingsError
-from gateway.cli.exits import ExitCode
+from gateway.exits import ExitCode
 
 GROUP = "tidegate.verbs"
 HELP = {"help_option_names": ["-h", "--help"]}

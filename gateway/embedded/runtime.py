@@ -16,8 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import StreamStopped, Unavailable
-from gateway.cli.exits import ExitCode
-from gateway.client import RegistryClient
+from gateway.client.registry import RegistryClient
 from gateway.embedded import ports
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.ivy import Progress, pyspark_home
@@ -25,6 +24,7 @@ from gateway.embedded.jars import default_cache
 from gateway.embedded.java import find_java
 from gateway.embedded.processes import Child, Command
 from gateway.embedded.state import StateDirectory
+from gateway.exits import ExitCode
 
 _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180

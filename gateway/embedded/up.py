@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from contracts.document import lint
+from contracts.lint.lint import lint
 from gateway.embedded.runtime import Runtime, Show
 
 _LOOK_SECONDS = 0.5

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.adoption import Adoption, KeptAdoption
+from contracts.stream.adoption import Adoption, KeptAdoption
 from gateway.storage.tables import Instant, Table
 
 KEPT = 100

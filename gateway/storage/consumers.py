@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Text, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.model import Consumer
+from contracts.document.model import Consumer
 from gateway.storage.ordering import ByCodePoint
 from gateway.storage.tables import Instant, Table
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.control import EventKind, StreamControl, StreamEvent, Trip
+from contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
 from gateway.storage.tables import Instant, Table
 
 _KEPT = 200

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Boolean, ForeignKey, Index, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.report import BatchReport, ExpectationResult
+from contracts.stream.report import BatchReport, ExpectationResult
 from gateway.storage.tables import BatchRow, Instant, Table
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.reconciliation import ReconciliationRequest, ReconciliationResult, StreamReconciliation
+from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult, StreamReconciliation
 from gateway.storage.tables import Instant, Table
 
 KEPT = 20

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from sqlalchemy import BigInteger, ColumnElement, delete, func, insert, select, type_coerce
 from sqlalchemy.orm import Session
 
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.expectations import ExpectationResultRow, ExpectationStore
 from gateway.storage.ordering import ByCodePoint

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import ForeignKey, Text, delete
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.report import BatchReport
-from contracts.shadow import ShadowFindings
+from contracts.stream.report import BatchReport
+from contracts.stream.shadow import ShadowFindings
 from gateway.storage.controls import ControlStore
 from gateway.storage.tables import Table
 

@@ -13,9 +13,9 @@ from typing import Final
 from sqlalchemy import BigInteger, Integer, Text, UniqueConstraint, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.bounds import MOST_RULES, MOST_STEPS
-from contracts.counts import RuleCount, RuleKey
-from contracts.report import BatchReport
+from contracts.stream.bounds import MOST_RULES, MOST_STEPS
+from contracts.stream.counts import RuleCount, RuleKey
+from contracts.stream.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.storage.tables import Table
 

@@ -13,11 +13,7 @@ from sqlalchemy.orm import Session
 
 from gateway.storage.access import begins_with
 from gateway.storage.schemas import SchemaStore, StoredSchema, stored_schema
-from gateway.storage.subject_tables import (
-    ReferenceRow,
-    SchemaRow,
-    SubjectVersionRow,
-)
+from gateway.storage.subject_tables import ReferenceRow, SchemaRow, SubjectVersionRow
 
 _CHUNK = 200
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from contracts.errors import SettingsError, Unavailable
-from contracts.kafka_connection import KafkaConnection
+from contracts.stream.kafka_connection import KafkaConnection
 from gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
 
 _TIMEOUT_SECONDS: Final = 30.0

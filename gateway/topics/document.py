@@ -9,9 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from contracts.diagnosis import suggest
+from contracts.document.diagnosis import suggest
+from contracts.document.source import Place, Source, escape, syntax_error
+from contracts.document.yaml_source import read_yaml
 from contracts.errors import ContractError, Problem, SettingsError
-from contracts.output_topics import (
+from contracts.stream.output_topics import (
     LEDGER_PARTITIONS,
     LEDGER_TOPIC,
     accepted_topic,
@@ -21,8 +23,6 @@ from contracts.output_topics import (
     output_settings,
     quarantine_topic,
 )
-from contracts.source import Place, Source, escape, syntax_error
-from contracts.yaml_source import read_yaml
 
 _BATCH_BYTES = 1_048_588
 """Kafka's own `max.message.bytes`."""

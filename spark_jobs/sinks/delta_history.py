@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyiceberg.io import load_file_io
 
 from contracts.errors import StreamStopped
-from contracts.ledger import Ledger
+from contracts.stream.ledger import Ledger
 from spark_jobs.sinks.delta_merge import ledger_in_commit
 
 _RESTORE: Final = "RESTORE"

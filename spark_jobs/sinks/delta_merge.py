@@ -17,9 +17,9 @@ from pyiceberg.io import load_file_io
 from pyspark.sql.types import BooleanType
 
 from contracts.errors import StreamStopped
-from contracts.ledger import Ledger
-from spark_jobs.data_files import DELETED
+from contracts.stream.ledger import Ledger
 from spark_jobs.sinks.merging import Merging, count_tombstones
+from spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

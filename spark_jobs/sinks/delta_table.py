@@ -23,15 +23,12 @@ import structlog
 from pyiceberg.io import load_file_io
 from pyspark.sql.types import StructType
 
+from contracts.columns.table_limits import NO_LIMITS, TableLimits
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.ledger import Ledger
-from contracts.plan import EnforcementPlan
-from contracts.positions import Sightings
-from contracts.table_limits import NO_LIMITS, TableLimits
-from spark_jobs.data_files import DELETED, FileTarget
-from spark_jobs.judge import column_types
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.ledger import Ledger
+from contracts.stream.positions import Sightings
 from spark_jobs.settings import MergeMode
-from spark_jobs.sightings import rows_of, sightings
 from spark_jobs.sinks.delta_history import require_unrestored
 from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
@@ -45,6 +42,9 @@ from spark_jobs.sinks.merging import (
     require_key,
     require_mode,
 )
+from spark_jobs.sinks.sightings import rows_of, sightings
+from spark_jobs.worker.data_files import DELETED, FileTarget
+from spark_jobs.worker.judge import column_types
 
 if TYPE_CHECKING:
     from pathlib import Path

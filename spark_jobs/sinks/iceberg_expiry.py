@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import structlog
 
 from contracts.errors import Unavailable
-from contracts.report import TableSize
+from contracts.stream.report import TableSize
 from spark_jobs.sinks.iceberg_history import STAGED, contains, published_snapshot
 from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions
 
 from contracts.errors import StreamStopped
-from contracts.ledger import Ledger
+from contracts.stream.ledger import Ledger
 from spark_jobs.sinks.java_errors import JAVA_ERRORS
 
 if TYPE_CHECKING:

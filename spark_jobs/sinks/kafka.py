@@ -17,33 +17,33 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from contracts.counts import RuleKey
 from contracts.errors import Fenced
-from contracts.ledger import BatchRefusal, Ledger, Position, Settled, Vector
-from contracts.plan import EnforcementPlan
-from contracts.positions import Positions
-from contracts.privacy.masked_values import MaskedValues
-from spark_jobs.decide import Decision
-from spark_jobs.dropped import DroppedTopic
-from spark_jobs.judge import worker_errors
-from spark_jobs.kafka_ledger import (
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.counts import RuleKey
+from contracts.stream.decide import Decision
+from contracts.stream.ledger import BatchRefusal, Ledger, Position, Settled, Vector
+from contracts.stream.masked_values import MaskedValues
+from contracts.stream.positions import Positions
+from spark_jobs.kafka.dropped import DroppedTopic
+from spark_jobs.kafka.kafka_ledger import (
     ensure_ledger_topic,
     ledger_name,
     ledger_record,
     read_ledger,
     transactional_id,
 )
-from spark_jobs.outputs import OutputRecord, TransactionalProducer
-from spark_jobs.record_spool import Packing, RecordTarget, SpooledRecords
-from spark_jobs.records import Decided, Destination, accepted_records, refused_records
+from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
+from spark_jobs.kafka.topics import Topic, Topics
 from spark_jobs.sinks.judged_rows import judged_rows
 from spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.spool import Spool
 from spark_jobs.steps import Step, Stopwatch
-from spark_jobs.task_results import TaskResults
-from spark_jobs.task_slots import WRITTEN_DDL, SlotTarget, write_packed
-from spark_jobs.topics import Topic, Topics
+from spark_jobs.worker.judge import worker_errors
+from spark_jobs.worker.record_spool import Packing, RecordTarget, SpooledRecords
+from spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
+from spark_jobs.worker.task_results import TaskResults
+from spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

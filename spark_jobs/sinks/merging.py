@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
+from contracts.columns.table_limits import TableLimits
 from contracts.errors import StreamStopped
-from contracts.plan import EnforcementPlan
-from contracts.table_limits import TableLimits
-from spark_jobs.data_files import DELETED
+from contracts.judge.plan import EnforcementPlan
+from spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contracts.errors import Unavailable
-from contracts.output_topics import accepted_topic, quarantine_topic
-from spark_jobs.dropped import DroppedTopic
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
+from spark_jobs.kafka.dropped import DroppedTopic
+from spark_jobs.kafka.topics import Topic, Topics
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
@@ -16,7 +17,6 @@ from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from spark_jobs.sinks.sink import Sink
 from spark_jobs.sinks.staged import StagedSink
 from spark_jobs.sinks.store import LedgerStore
-from spark_jobs.topics import Topic, Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ import psycopg
 from psycopg import sql
 
 from contracts.errors import Unavailable
-from contracts.ledger import BatchTotals
-from spark_jobs.data_files import DELETED
+from contracts.stream.ledger import BatchTotals
 from spark_jobs.sinks.postgresql_rows import Staged
+from spark_jobs.worker.data_files import DELETED
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

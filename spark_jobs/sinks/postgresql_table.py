@@ -18,12 +18,11 @@ import pyarrow as pa
 import structlog
 from psycopg import sql
 
+from contracts.columns.table_limits import TableLimits
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.ledger import Ledger
-from contracts.plan import EnforcementPlan
-from contracts.positions import Sightings
-from contracts.table_limits import TableLimits
-from spark_jobs.data_files import DELETED
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.ledger import Ledger
+from contracts.stream.positions import Sightings
 from spark_jobs.sinks.evolution import cannot_follow, is_wider
 from spark_jobs.sinks.merging import merge_limits, require_mode
 from spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
@@ -40,6 +39,7 @@ from spark_jobs.sinks.postgresql_rows import (
     sql_type,
 )
 from spark_jobs.sinks.settling import foreign_table
+from spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings

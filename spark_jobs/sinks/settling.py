@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from contracts.counts import rule_counts
 from contracts.errors import StreamStopped
-from contracts.evidence import Evidence, Provenance, headers_of, read_evidence, read_provenance
-from contracts.kafka_connection import KafkaConnection
-from contracts.ledger import Ledger, Position, Settlement, Vector
+from contracts.stream.counts import rule_counts
+from contracts.stream.decide import count_evidence
+from contracts.stream.evidence import Evidence, Provenance, headers_of, read_evidence, read_provenance
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.ledger import Ledger, Position, Settlement, Vector
 from contracts.verdict import Disposition, Verdict
-from spark_jobs.decide import count_evidence
-from spark_jobs.outputs import read_committed
-from spark_jobs.topics import Topics
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from contracts.counts import RuleKey
-from contracts.ledger import (
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.counts import RuleKey
+from contracts.stream.decide import Decision
+from contracts.stream.ledger import (
     BatchTotals,
     Ledger,
     Position,
@@ -18,13 +20,11 @@ from contracts.ledger import (
     Vector,
     span,
 )
-from contracts.plan import EnforcementPlan
-from contracts.report import TableSize
-from spark_jobs.decide import Decision
-from spark_jobs.noting import NOTHING_ASKED, Asked
+from contracts.stream.report import TableSize
+from spark_jobs.kafka.topics import Topic
 from spark_jobs.steps import Stopwatch
-from spark_jobs.task_results import TaskResults
-from spark_jobs.topics import Topic
+from spark_jobs.worker.noting import NOTHING_ASKED, Asked
+from spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from contracts.errors import Unavailable
-from spark_jobs.data_files import RESULT
-from spark_jobs.record_spool import (
+from spark_jobs.session import is_local
+from spark_jobs.sinks.sink import MicroBatch
+from spark_jobs.worker.data_files import RESULT
+from spark_jobs.worker.record_spool import (
     CHUNK_BYTES,
     RECORDS,
     REFUSED,
@@ -25,9 +27,7 @@ from spark_jobs.record_spool import (
     SpooledRecords,
     unpacked,
 )
-from spark_jobs.session import is_local
-from spark_jobs.sinks.sink import MicroBatch
-from spark_jobs.task_results import TaskResults
+from spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,34 +15,28 @@ import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from contracts.counts import RuleKey
 from contracts.errors import Fenced, Unavailable
-from contracts.ledger import BatchRefusal, Ledger, Settled
-from contracts.plan import EnforcementPlan
-from contracts.positions import Positions
-from contracts.report import TableSize
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.counts import RuleKey
+from contracts.stream.decide import Decision
+from contracts.stream.ledger import BatchRefusal, Ledger, Settled
+from contracts.stream.positions import Positions
+from contracts.stream.report import TableSize
 from contracts.verdict import Disposition
-from spark_jobs.decide import Decision
-from spark_jobs.dropped import DroppedTopic
-from spark_jobs.noting import Asked
-from spark_jobs.outputs import TransactionalProducer
-from spark_jobs.record_spool import SpooledRecords
-from spark_jobs.records import Decided, Destination, refused_records
+from spark_jobs.kafka.dropped import DroppedTopic
+from spark_jobs.kafka.outputs import TransactionalProducer
+from spark_jobs.kafka.topics import Topic, Topics
 from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import (
-    names_ledger,
-    quarantined,
-    require_own,
-    settled_in,
-    unclaimed_history,
-)
+from spark_jobs.sinks.settling import names_ledger, quarantined, require_own, settled_in, unclaimed_history
 from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
 from spark_jobs.sinks.spool import Spool
 from spark_jobs.sinks.store import LedgerStore
 from spark_jobs.sinks.upkeep import Upkeep
 from spark_jobs.steps import Step
-from spark_jobs.task_results import TaskResults
-from spark_jobs.topics import Topic, Topics
+from spark_jobs.worker.noting import Asked
+from spark_jobs.worker.record_spool import SpooledRecords
+from spark_jobs.worker.records import Decided, Destination, refused_records
+from spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from spark_jobs.settings import JobSettings

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from contracts.ledger import Ledger
-from contracts.plan import EnforcementPlan
-from contracts.positions import Sightings
-from contracts.report import TableSize
-from contracts.table_limits import TableLimits
-from spark_jobs.data_files import RowTarget
+from contracts.columns.table_limits import TableLimits
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.ledger import Ledger
+from contracts.stream.positions import Sightings
+from contracts.stream.report import TableSize
+from spark_jobs.worker.data_files import RowTarget
 
 
 class LedgerStore(Protocol):

@@ -7,7 +7,7 @@ from threading import Event, Thread
 import structlog
 
 from contracts.errors import Unavailable
-from contracts.report import TableSize
+from contracts.stream.report import TableSize
 from spark_jobs.sinks.iceberg_expiry import MANY_SNAPSHOTS
 from spark_jobs.sinks.store import LedgerStore
 

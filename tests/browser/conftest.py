@@ -14,9 +14,9 @@ import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from pydantic import SecretStr
 
-from gateway.app import create_app
 from gateway.embedded.broker import Broker
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from gateway.settings import GatewaySettings
 from tests.browser.traffic import Traffic
 

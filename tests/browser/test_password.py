@@ -13,8 +13,8 @@ from pydantic import SecretStr
 
 from gateway.access.keys import Credentials
 from gateway.access.principal import read_grants
-from gateway.api.examples import CONTRACT, REPORT
 from gateway.factory import Factory
+from gateway.http.models.examples import CONTRACT, REPORT
 from gateway.settings import GatewaySettings
 from tests.browser.conftest import serve
 from tests.unit.access.conftest import MAKER

@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, HttpCredentials, Page, expect
 from pydantic import SecretStr
 
 from gateway.access.principal import read_grants
-from gateway.api.examples import CONTRACT, REPORT
-from gateway.api.reconciliations import RESULT
 from gateway.factory import Factory
+from gateway.http.models.examples import CONTRACT, REPORT
+from gateway.http.native.reconciliations import RESULT
 from gateway.settings import GatewaySettings
 from tests.browser.conftest import serve
 from tests.browser.test_streams import unique

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.counts import RuleCount
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.model import DataContract
-from contracts.plan import compile_plan
-from contracts.report import BatchReport
+from contracts.document.model import DataContract
+from contracts.judge.plan import compile_plan
+from contracts.stream.counts import RuleCount
+from contracts.stream.evidence import EventPointer, quarantine_headers
+from contracts.stream.report import BatchReport
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 ADMISSIONS: dict[str, Any] = {

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.document import parse_contract
+from contracts.document.fields import tokens
+from contracts.document.load import parse_contract
 from contracts.errors import ContractError, Problem
-from contracts.fields import tokens
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition, Stage
 from tests.conformance.suite import (
     ARCHIVE,

@@ -13,7 +13,7 @@ from gateway.access.principal import Role
 from gateway.access.rules import NATIVE, RULES, Reach
 from gateway.access.settings import AccessSettings
 from gateway.cli import audit, keys
-from gateway.confluent.operations import OPERATIONS
+from gateway.http.confluent.operations import OPERATIONS
 
 PAGE = Path("docs/access.md").read_text("utf-8")
 LINES = [line for block in re.findall(r"```\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]

@@ -16,12 +16,12 @@ import pytest
 import typer
 from typer.main import get_command
 
-from contracts.yaml_source import read_yaml
+from contracts.document.yaml_source import read_yaml
 from gateway.checks import checking
 from gateway.checks.codes import OWN_CODES
 from gateway.cli.check import check
 from gateway.cli.diff import diff
-from gateway.cli.exits import ExitCode
+from gateway.exits import ExitCode
 from tests.unit.checks.workplace import Git, contract_text, git, here, write
 
 __all__ = ["git", "here", "write"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from contracts.model import DataContract
-from contracts.plan import compile_plan
-from contracts.privacy.account import Teller
-from contracts.privacy.masked_values import MaskedValues
+from contracts.document.model import DataContract
+from contracts.document.yaml_source import read_yaml
+from contracts.explain.account import Teller
+from contracts.judge.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
-from contracts.yaml_source import read_yaml
+from contracts.stream.masked_values import MaskedValues
 from gateway.access.principal import Role
-from gateway.desk.reveals import ACTION, ROLE
+from gateway.streams.reveals import ACTION, ROLE
 
 PAGE = Path("docs/privacy.md").read_text("utf-8")
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")

@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from contracts.document import parse_contract
+from contracts.document.load import parse_contract
 from contracts.errors import ContractError
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
 from tests.fuzz.mutation import mutated, mutated_document
 from tests.fuzz.seeds import CONTRACTS, DOCUMENTS, RECORDS, WRITERS

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import fastavro
 
-from contracts.document import load_contract
-from contracts.model import DataContract
-from contracts.writers import WriterSchema, WriterSchemas
+from contracts.document.load import load_contract
+from contracts.document.model import DataContract
+from contracts.formats.writers import WriterSchema, WriterSchemas
 
 _EXAMPLES: Final = Path(__file__).parents[2] / "schemas" / "examples"
 

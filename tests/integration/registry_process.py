@@ -15,7 +15,7 @@ from typing import Self
 import httpx
 import orjson
 
-from gateway.api.examples import CONTRACT, REPORT
+from gateway.http.models.examples import CONTRACT, REPORT
 
 CONTRACTS = "/api/v1/contracts"
 BATCHES = "/api/v1/streams/hospital.admissions/batches"

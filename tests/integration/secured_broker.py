@@ -12,7 +12,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from contracts.kafka_connection import KafkaConnection, KafkaSettings
+from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 from gateway.embedded import ports
 from gateway.embedded.broker import Broker
 from tests.certificates import Authority

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from contracts.report import BatchReport
-from gateway.api.examples import CONTRACT_YAML, REPORT
+from contracts.stream.report import BatchReport
+from gateway.http.models.examples import CONTRACT_YAML, REPORT
 from spark_jobs.contract_source import RegistryContract, registry_auth
-from spark_jobs.reports import RegistryReporter
+from spark_jobs.job.reports import RegistryReporter
 from spark_jobs.settings import JobSettings
 from tests.integration.registry_process import TIDEGATE, Server
 

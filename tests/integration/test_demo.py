@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.ledger import Ledger
+from contracts.stream.evidence import EventPointer, quarantine_headers
+from contracts.stream.ledger import Ledger
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.embedded.broker import Broker
 from gateway.embedded.demo.admissions import admissions_stream

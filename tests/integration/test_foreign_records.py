@@ -17,16 +17,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.output_topics import quarantine_topic
-from contracts.report import BatchReport
+from contracts.stream.evidence import EventPointer, quarantine_headers
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.report import BatchReport
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.access.keys import Credentials
 from gateway.access.principal import read_grants
-from gateway.api.examples import REPORT
-from gateway.app import create_app
 from gateway.embedded.broker import Broker
 from gateway.factory import Factory
+from gateway.http.app import create_app
+from gateway.http.models.examples import REPORT
 from gateway.settings import GatewaySettings
 
 MakeTopic = Callable[..., str]

@@ -29,10 +29,10 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
 
 from contracts.errors import Unavailable
-from contracts.plan import EnforcementPlan
-from contracts.wire import schema_header
-from gateway.app import create_app
+from contracts.formats.framing import schema_header
+from contracts.judge.plan import EnforcementPlan
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from gateway.settings import GatewaySettings
 from spark_jobs.contract_source import RegistryContract
 

@@ -15,15 +15,15 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from contracts.errors import Unavailable
-from contracts.output_topics import quarantine_topic
+from contracts.stream.output_topics import quarantine_topic
 from gateway.broker import BrokerProbe
-from gateway.desk.quarantine import Origin, QuarantineReader
 from gateway.embedded.broker import BrokerOptions
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
 from gateway.embedded.processes import RunDirectory
+from gateway.streams.quarantine import Origin, QuarantineReader
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.settings import JobSettings
-from spark_jobs.topics import Topics
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment, row

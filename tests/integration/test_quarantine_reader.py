@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from contracts.errors import NotFoundError, Unavailable
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.kafka_connection import KafkaConnection
+from contracts.stream.evidence import EventPointer, quarantine_headers
+from contracts.stream.kafka_connection import KafkaConnection
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.desk.quarantine import Origin, QuarantineReader
 from gateway.embedded.broker import Broker
+from gateway.streams.quarantine import Origin, QuarantineReader
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

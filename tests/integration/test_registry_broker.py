@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from contracts.kafka_connection import KafkaConnection
+from contracts.stream.kafka_connection import KafkaConnection
 from gateway.broker import BrokerProbe
 from gateway.embedded.broker import Broker
 

@@ -17,8 +17,8 @@ import httpx
 import orjson
 import pytest
 
-from gateway.api.examples import CONTRACT, CONTRACT_YAML
-from gateway.audit.chain import check, read_line
+from gateway.http.models.examples import CONTRACT, CONTRACT_YAML
+from gateway.storage.audit_chain import check, read_line
 from tests.integration.registry_process import BATCHES, CONTRACTS, TIDEGATE, Server, together, version
 
 

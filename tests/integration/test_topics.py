@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.kafka_connection import KafkaConnection
+from contracts.stream.kafka_connection import KafkaConnection
 from gateway.embedded.broker import Broker
 from gateway.topics.cluster import Cluster
-from spark_jobs.topics import Topics
+from spark_jobs.kafka.topics import Topics
 
 Ran = subprocess.CompletedProcess[str]
 Run = Callable[..., Ran]

@@ -23,11 +23,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 
-from contracts.kafka_connection import KafkaConnection
+from contracts.stream.kafka_connection import KafkaConnection
 from gateway.embedded import ports
 from gateway.embedded.jars import Jars
-from spark_jobs.outputs import read_committed
-from spark_jobs.topics import Topics
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from tests.jvm import SHORT_LIVED_JAVA
 from tests.postgresql import Postgresql
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from contracts.fields import tokens
+from contracts.document.fields import tokens
 from tests.property.json_schema_worlds import NAMES, TEXTS, value
 
 _MAX_DEPTH = 5

@@ -13,9 +13,9 @@ import re2
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.acceptance.patterns import FORMATS, searched
 from contracts.errors import ContractError
-from contracts.plan import EnforcementPlan
+from contracts.fastpath.patterns import FORMATS, searched
+from contracts.judge.plan import EnforcementPlan
 from contracts.verdict import Disposition
 from tests import documents
 

@@ -14,22 +14,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.avro import includes
-from contracts.compatibility.avro.data import Branch, Datum, Sizes, encode, json_text
-from contracts.compatibility.avro.documents import schema_of
-from contracts.compatibility.avro.meaning import logical_of, meaning
-from contracts.compatibility.inclusion import Outcome
-from contracts.formats.avro_types import (
-    Array,
-    AvroType,
-    Enum,
-    Fixed,
-    Map,
-    Primitive,
-    Record,
-    Union,
-    parse,
-)
+from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union, parse
+from contracts.inclusion.answer import Outcome
+from contracts.inclusion.avro import includes
+from contracts.inclusion.avro.data import Branch, Datum, Sizes, encode, json_text
+from contracts.inclusion.avro.documents import schema_of
+from contracts.inclusion.avro.meaning import logical_of, meaning
 
 Schema = Any
 

@@ -15,14 +15,14 @@ from avro.schema import parse as parse_apache
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from contracts.document.model import AvroSchema
 from contracts.formats.avro import AvroFormat
 from contracts.formats.avro_nodes import resolve
 from contracts.formats.avro_quick import DOUBTS, compile_quick_reader
 from contracts.formats.avro_types import graph
 from contracts.formats.avro_written import Written
-from contracts.model import AvroSchema
+from contracts.formats.framing import Framed
 from contracts.verdict import Stage, Violation
-from contracts.wire import Framed
 from tests.property.avro_worlds import data, encoded, evolved, schemas
 
 BOUNDED = settings(

@@ -13,8 +13,8 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import ContractError
-from contracts.plan import EnforcementPlan
-from contracts.writers import WriterSchema, WriterSchemas
+from contracts.formats.writers import WriterSchema, WriterSchemas
+from contracts.judge.plan import EnforcementPlan
 from tests import documents
 
 STAMP = {"type": "long", "logicalType": "timestamp-millis"}

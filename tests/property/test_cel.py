@@ -13,9 +13,9 @@ from cel_expr_python import cel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.fields import join
-from contracts.plan import EnforcementPlan
-from contracts.record import decode_exactly
+from contracts.document.fields import join
+from contracts.formats.json_records import decode_exactly
+from contracts.judge.plan import EnforcementPlan
 from contracts.rules.cel import Outcome, evaluate, evaluate_with
 from contracts.rules.cel_lowered import NotLoweredError
 from contracts.rules.cel_lowering import lower

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from contracts.document.model import JsonSchema
 from contracts.errors import ContractError
 from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.model import JsonSchema
-from gateway.confluent.dialects import DRAFT_7, NEWEST, without_dialect
-from gateway.confluent.entities import Config
-from gateway.confluent.errors import Refused
-from gateway.confluent.parsing import ParsedSchema, parse_schema
-from gateway.services.schema_compatibility import Earlier, check_compatibility
+from gateway.registry.schema_compatibility import Earlier, check_compatibility
+from gateway.registry.schemas.dialects import DRAFT_7, NEWEST, without_dialect
+from gateway.registry.schemas.entities import Config
+from gateway.registry.schemas.errors import Refused
+from gateway.registry.schemas.parsing import ParsedSchema, parse_schema
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_rewrites import pair
 from tests.property.json_schema_worlds import seeded, value

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from contracts.document.model import Expectation
 from contracts.expectations.compile import CompiledExpectation, compile_expectations
 from contracts.expectations.vocabulary import REFUSED, VOCABULARY
-from contracts.model import Expectation
 from tests.property.library_oracle import library_arguments_of, library_names, library_says
 
 DAY = date(2024, 2, 27)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from contracts.compatibility.expression_values import constant_of, values_between
 from contracts.compatibility.expressions import refuses_as_much
 from contracts.compatibility.rule_schemas import member_of
+from contracts.document.rule_model import Cel
 from contracts.formats.json_fields import JsonFields
-from contracts.plan import EnforcementPlan
-from contracts.record import decode_exactly
-from contracts.rule_model import Cel
+from contracts.formats.json_records import decode_exactly
+from contracts.judge.plan import EnforcementPlan
 from contracts.rules.cel import Outcome, outcome_of, tree_of
 from contracts.rules.cel_syntax import Call
 from contracts.verdict import Stage

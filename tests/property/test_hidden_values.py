@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.evidence import EventPointer, Evidence
-from contracts.model import DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import DataContract
+from contracts.judge.plan import compile_plan
 from contracts.privacy.classes import Path, classes_of
-from gateway.desk.quarantine import QuarantinedRecord
-from gateway.desk.record_views import Looking, View, record_view
-from gateway.desk.rendering import page
+from contracts.stream.evidence import EventPointer, Evidence
+from gateway.http.desk.record_views import Looking, View, record_view
+from gateway.http.desk.rendering import page
+from gateway.streams.quarantine import QuarantinedRecord
 
 SECRET = "S3CR3T"  # noqa: S105 - it opens nothing
 TYPED = {"type": "integer"}

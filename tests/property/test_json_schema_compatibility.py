@@ -13,22 +13,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.inclusion import Counterexample, Inclusion, Outcome
-from contracts.compatibility.json_schema import Pair, includes
-from contracts.compatibility.json_schema.assertions import without_assertions
-from contracts.compatibility.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
-from contracts.compatibility.json_schema.evaluate import matches
-from contracts.compatibility.json_schema.regular import (
-    Question,
-    TooLargeError,
-    automaton_of,
-    first_string,
-)
-from contracts.compatibility.json_schema.theories import FORMAT_LANGUAGES, WIDER_FORMATS
+from contracts.document.model import JsonSchema
 from contracts.errors import ContractError
+from contracts.formats.json_records import decode_exactly
 from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.model import JsonSchema
-from contracts.record import decode_exactly
+from contracts.inclusion.answer import Counterexample, Inclusion, Outcome
+from contracts.inclusion.json_schema import Pair, includes
+from contracts.inclusion.json_schema.assertions import without_assertions
+from contracts.inclusion.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
+from contracts.inclusion.json_schema.evaluate import matches
+from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
+from contracts.inclusion.json_schema.theories import FORMAT_LANGUAGES, WIDER_FORMATS
 from contracts.verdict import Violation
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_containment import contained

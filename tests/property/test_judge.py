@@ -15,13 +15,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.plan import EnforcementPlan
-from contracts.record import decode_exactly, decode_json
+from contracts.formats.framing import Framed
+from contracts.formats.json_records import decode_exactly, decode_json
+from contracts.judge.plan import EnforcementPlan
 from contracts.rules.compile import compile_rules
 from contracts.rules.compiled import Built
 from contracts.rules.places import places
 from contracts.verdict import Disposition, Stage, Violation
-from contracts.wire import Framed
 from tests import documents
 
 RULES = [

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.number_scan import suspect_rows
-from contracts.record import _INEXACT
+from contracts.formats.json_records import _INEXACT
+from contracts.formats.number_scan import suspect_rows
 from contracts.rules.compiled import RuleSet
 from tests import documents
 

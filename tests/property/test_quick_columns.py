@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contracts.column_values import (
+from contracts.formats.column_values import (
     day,
     instant,
     local_time,
@@ -17,7 +17,7 @@ from contracts.column_values import (
     texts_as_instants,
     texts_as_local_times,
 )
-from contracts.plan import EnforcementPlan
+from contracts.judge.plan import EnforcementPlan
 from tests import documents
 
 TEXTS = st.sampled_from(

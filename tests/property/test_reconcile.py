@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.fates import Reconciliation, Retained, Upserts
-from contracts.ledger import BatchTotals, Ledger, Position, PublishedBatch, Vector
-from contracts.reconciliation import Answer
-from contracts.replaced import RECORDS, find_replaced
-from contracts.segments import FateCounts
+from contracts.stream.fates import Reconciliation, Retained, Upserts
+from contracts.stream.ledger import BatchTotals, Ledger, Position, PublishedBatch, Vector
+from contracts.stream.reconciliation import Answer
+from contracts.stream.replaced import RECORDS, find_replaced
+from contracts.stream.segments import FateCounts
 from tests.ledgers import NEW
 from tests.reconciling import reconcile
 

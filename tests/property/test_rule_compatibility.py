@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Direction, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.rule_schemas import schema_of_rule
+from contracts.document.model import Compatibility, DataContract
 from contracts.errors import ContractError
 from contracts.formats.json_fields import JsonFields
-from contracts.model import Compatibility, DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.inclusion.answer import Outcome
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition, Stage
 
 SCHEMA: dict[str, Any] = {

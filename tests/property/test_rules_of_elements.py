@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.document.model import DataContract
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
 
 LINE = {

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from contracts.document.times import instant_key, instant_text
 from contracts.errors import ContractError
-from contracts.plan import EnforcementPlan
+from contracts.judge.plan import EnforcementPlan
 from contracts.rules.clock import Moments, offset_of_now
-from contracts.rules.times import instant_key, instant_text
 from contracts.verdict import Stage
 from tests import documents
 

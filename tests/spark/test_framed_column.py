@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
+from contracts.document.model import DataContract
 from contracts.errors import Unavailable
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition
-from contracts.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from spark_jobs.judge import disposition_of, judge_column, worker_errors
+from spark_jobs.worker.judge import disposition_of, judge_column, worker_errors
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 KNOWN = WriterSchema(7, UUID(int=7), "avro", SCHEMA)

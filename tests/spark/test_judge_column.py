@@ -11,9 +11,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.document import parse_contract
-from contracts.plan import EnforcementPlan, compile_plan
-from spark_jobs.judge import column_types, disposition_of, failed_of, judge_column
+from contracts.document.load import parse_contract
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from spark_jobs.worker.judge import column_types, disposition_of, failed_of, judge_column
 
 CONTRACT = {
     "apiVersion": "tidegate/v1",

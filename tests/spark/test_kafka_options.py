@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from contracts.kafka_connection import KafkaConnection, SaslLogin, Tls
+from contracts.stream.kafka_connection import KafkaConnection, SaslLogin, Tls
 from tests.certificates import Authority
 
 

@@ -7,8 +7,8 @@ from threading import Barrier
 
 from pyspark.sql import SparkSession
 
-from contracts.model import DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import DataContract
+from contracts.judge.plan import compile_plan
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 
 STREAMS = 4

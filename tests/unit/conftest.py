@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from contracts.report import BatchReport
-from gateway.api.examples import CONTRACT, REPORT
-from gateway.app import create_app
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
+from gateway.http.app import create_app
+from gateway.http.models.examples import CONTRACT, REPORT
 from gateway.settings import GatewaySettings
 from gateway.storage.sql import Stores
 

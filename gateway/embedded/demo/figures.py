@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from contracts.verdict import Severity
 from gateway.embedded.demo.outcome import Outcome, RefusedRecord
 from gateway.embedded.demo.stream import PARTITIONS, DemoStream

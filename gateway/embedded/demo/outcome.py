@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from pyiceberg.catalog.sql import SqlCatalog
 
 from contracts.errors import Unavailable
-from contracts.evidence import Evidence, headers_of, read_evidence
-from contracts.ledger import Ledger
+from contracts.stream.evidence import Evidence, headers_of, read_evidence
+from contracts.stream.ledger import Ledger
 
 _TIMEOUT_SECONDS = 30
 

@@ -18,11 +18,10 @@ from typing import Protocol
 import httpx
 import psutil
 
-from contracts.document import LoadedContract, load_contract
+from contracts.document.load import LoadedContract, load_contract
+from contracts.document.model import DataContract
 from contracts.errors import Unavailable
-from contracts.model import DataContract
-from contracts.report import BatchReport
-from gateway.api.models import BatchList
+from contracts.stream.report import BatchReport
 from gateway.embedded.demo import admissions, flights
 from gateway.embedded.demo.feed import send
 from gateway.embedded.demo.figures import DemoReport, StreamResult, settle
@@ -30,6 +29,7 @@ from gateway.embedded.demo.outcome import Outcome, read_outcome
 from gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
 from gateway.embedded.demo.stream import PARTITIONS, DemoStream
 from gateway.embedded.runtime import Runtime
+from gateway.http.models.answers import BatchList
 
 _CONTRACT_FILES = (flights.CONTRACT_FILE, admissions.CONTRACT_FILE)
 _COLUMNS = {admissions.NAME: STAY_COLUMNS}

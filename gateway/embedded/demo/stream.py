@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import schemas
-from contracts.evidence import EventPointer
+from contracts.stream.evidence import EventPointer
 from contracts.verdict import Stage
 
 PARTITIONS = 4

@@ -13,8 +13,8 @@ from confluent_kafka.schema_registry import (
 )
 from pydantic import SecretStr
 
-from gateway.app import create_app
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from gateway.settings import GatewaySettings
 from tests.integration.confluent.registry import Recorder, Registry
 from tests.postgresql import Postgresql

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from contracts.evidence import SOURCE_HEADER, headers_of
-from contracts.ledger import Position
-from contracts.output_topics import accepted_topic, quarantine_topic
-from spark_jobs.outputs import read_committed
-from spark_jobs.topics import Topics
+from contracts.stream.evidence import SOURCE_HEADER, headers_of
+from contracts.stream.ledger import Position
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.line import Line
 
 CONTRACT_COLUMNS = ("id", "amount", "day")

@@ -13,25 +13,25 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
-from contracts.document import parse_contract
-from contracts.evidence import headers_of
-from contracts.fates import Reconciliation
-from contracts.ledger import Ledger
-from contracts.output_topics import accepted_topic, quarantine_topic
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.report import BatchReport
+from contracts.document.load import parse_contract
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.evidence import headers_of
+from contracts.stream.fates import Reconciliation
+from contracts.stream.ledger import Ledger
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
+from contracts.stream.report import BatchReport
 from gateway.embedded.jars import Jars
-from spark_jobs.catalogs import open_table
-from spark_jobs.kafka_ledger import ledger_name, read_ledger
-from spark_jobs.outputs import read_committed
-from spark_jobs.reconcile import reconcile_stream
+from spark_jobs.job.stream import Job, StreamAttempt
+from spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
+from spark_jobs.reconcile.compare import reconcile_stream
 from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.catalogs import open_table
 from spark_jobs.sinks.delta_table import DeltaTable, table_location
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import StepObserver, ignore_steps
-from spark_jobs.stream import Job, StreamAttempt
-from spark_jobs.topics import Topics
 from tests.jvm import SHORT_LIVED_JAVA
 
 SCHEMA: dict[str, Any] = {

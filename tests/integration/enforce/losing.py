@@ -8,9 +8,9 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.functions import col
 
-from contracts.output_topics import LEDGER_TOPIC
+from contracts.stream.output_topics import LEDGER_TOPIC
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.sinks.iceberg_table import table_name
-from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line
 
 

@@ -10,10 +10,10 @@ from time import monotonic
 import httpx
 from pyspark.sql import SparkSession
 
+from spark_jobs.job.stream import Job
+from spark_jobs.job.supervisor import StreamThread
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import StepObserver, ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import StreamThread
-from spark_jobs.topics import Topics
 from tests.integration.enforce.job import DEADLINE_SECONDS
 from tests.integration.enforce.line import Line
 

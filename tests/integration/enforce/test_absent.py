@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.transactions import Transactions
 

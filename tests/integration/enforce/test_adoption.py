@@ -12,10 +12,10 @@ import httpx
 import pytest
 from psycopg import sql
 
-from contracts.adoption import EPOCH_GAP
 from contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
-from contracts.ledger import BatchTotals, Ledger
-from spark_jobs.adopt import Look, Skip, adopter
+from contracts.stream.adoption import EPOCH_GAP
+from contracts.stream.ledger import BatchTotals, Ledger
+from spark_jobs.adopt.adopt import Look, Skip, adopter
 from spark_jobs.settings import JobSettings
 from spark_jobs.sinks.postgresql_table import qualified_name
 from spark_jobs.steps import Step

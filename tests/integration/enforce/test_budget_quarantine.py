@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.evidence import read_evidence
+from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import Line, row
 
 

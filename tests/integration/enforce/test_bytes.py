@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.evidence import SOURCE_HEADER, read_evidence
-from spark_jobs.records import TIMESTAMP_HEADER
-from spark_jobs.topics import Topics
+from contracts.stream.evidence import SOURCE_HEADER, read_evidence
+from spark_jobs.kafka.topics import Topics
+from spark_jobs.worker.records import TIMESTAMP_HEADER
 from tests.integration.enforce.line import Line, Sent
 from tests.integration.enforce.wire import BATCH_OVERHEAD_BYTES, RawHeaders, record_size_bytes, send_batch
 

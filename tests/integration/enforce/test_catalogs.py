@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from contracts.errors import NotFoundError
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
-from spark_jobs import reconcile
-from spark_jobs.catalogs import open_table
+from spark_jobs.reconcile import compare as reconcile
 from spark_jobs.session import CATALOG, catalog_options
 from spark_jobs.settings import SinkSettings
+from spark_jobs.sinks.catalogs import open_table
 from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import Line, row
 from tests.rest_catalog.server import rest_catalog

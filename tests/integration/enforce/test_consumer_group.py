@@ -5,9 +5,9 @@ from __future__ import annotations
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_jobs.consumer_group import group_of
-from spark_jobs.outputs import read_committed
-from spark_jobs.topics import Topics
+from spark_jobs.kafka.consumer_group import group_of
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.line import Line, row
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contracts.errors import StreamStopped
-from spark_jobs.catalogs import open_table
+from spark_jobs.sinks.catalogs import open_table
 from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contracts.errors import Fenced, StreamStopped
-from contracts.ledger import BatchTotals, Ledger
+from contracts.stream.ledger import BatchTotals, Ledger
 from spark_jobs.sinks.delta_table import DeltaTable
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, row
 

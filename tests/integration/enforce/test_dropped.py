@@ -9,10 +9,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from psycopg import sql
 
 from contracts.errors import StreamStopped, Unavailable
-from contracts.ledger import Position
-from contracts.output_topics import dropped_topic
-from contracts.reconciliation import Answer
-from spark_jobs.dropped import read_dropped
+from contracts.stream.ledger import Position
+from contracts.stream.output_topics import dropped_topic
+from contracts.stream.reconciliation import Answer
+from spark_jobs.kafka.dropped import read_dropped
 from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget

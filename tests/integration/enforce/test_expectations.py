@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 
 from contracts.errors import StreamStopped
-from contracts.evidence import EventPointer, quarantine_headers, read_evidence
-from contracts.ledger import BatchTotals
-from contracts.output_topics import quarantine_topic
-from contracts.report import ExpectationOutcome, ExpectationResult
+from contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
+from contracts.stream.ledger import BatchTotals
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.report import ExpectationOutcome, ExpectationResult
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, Sent, row

@@ -12,15 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.control import EventKind, StreamEvent
 from contracts.errors import Fenced, Unavailable
-from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.stream.control import EventKind, StreamEvent
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.jars import Jars
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.job.stream import Job
+from spark_jobs.job.supervisor import StreamThread
+from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step, ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import StreamThread
-from spark_jobs.topics import Topics
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, environment, row

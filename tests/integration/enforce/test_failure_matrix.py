@@ -20,15 +20,15 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from contracts.errors import Unavailable
-from contracts.output_topics import quarantine_topic
+from contracts.stream.output_topics import quarantine_topic
 from gateway.embedded.broker import Broker, BrokerOptions
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
 from gateway.embedded.processes import RunDirectory
-from spark_jobs.outputs import read_committed
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.sinks.iceberg_table import table_name
 from spark_jobs.steps import Step
-from spark_jobs.topics import Topics
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, fill, kill_after, require_nothing_twice

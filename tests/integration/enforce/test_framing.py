@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from contracts.errors import Unavailable
-from contracts.evidence import read_evidence
-from contracts.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import Line, row
 
 KNOWN = WriterSchema(7, UUID(int=7), "json-schema", "true")

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from contracts.errors import StreamStopped
-from contracts.evidence import read_evidence
-from contracts.plan import EnforcementPlan
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.evidence import read_evidence
+from spark_jobs.job.stream import Job
+from spark_jobs.job.supervisor import StreamThread
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step, ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import StreamThread
-from spark_jobs.topics import Topics
 from tests.integration.enforce.checker import CLEAN, Account, account, require_exactly_once
 from tests.integration.enforce.faults import StartJob, fill, kill_after
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish

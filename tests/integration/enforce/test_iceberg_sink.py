@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.counts import RuleCount
 from contracts.errors import Fenced, StreamStopped
-from contracts.evidence import read_evidence
-from contracts.ledger import BatchTotals, span
+from contracts.stream.counts import RuleCount
+from contracts.stream.evidence import read_evidence
+from contracts.stream.ledger import BatchTotals, span
 from contracts.verdict import Severity, Stage
-from spark_jobs.catalogs import open_table
+from spark_jobs.sinks.catalogs import open_table
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row

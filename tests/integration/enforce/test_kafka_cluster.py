@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
 from tests.integration.enforce.checker import require_exactly_once

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from contracts.errors import StreamStopped
-from contracts.evidence import EventPointer, Provenance, read_provenance
-from contracts.ledger import BatchTotals
+from contracts.stream.evidence import EventPointer, Provenance, read_provenance
+from contracts.stream.ledger import BatchTotals
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 
 

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from contracts.evidence import headers_of, read_evidence
-from contracts.output_topics import quarantine_topic
-from spark_jobs.outputs import read_committed
-from spark_jobs.topics import Topics
+from contracts.stream.evidence import headers_of, read_evidence
+from contracts.stream.output_topics import quarantine_topic
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row

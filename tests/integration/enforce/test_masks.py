@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from contracts.evidence import read_evidence
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
+from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import KNOWN, Line, Sent
 
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")

@@ -8,7 +8,7 @@ import pytest
 from psycopg import sql
 
 from contracts.errors import StreamStopped
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger

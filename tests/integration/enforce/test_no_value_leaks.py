@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from contracts.evidence import read_evidence
-from contracts.output_topics import quarantine_topic
+from contracts.stream.evidence import read_evidence
+from contracts.stream.output_topics import quarantine_topic
 from gateway.embedded.broker import Broker
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent

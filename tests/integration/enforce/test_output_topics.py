@@ -13,11 +13,11 @@ from confluent_kafka.admin._config import ConfigResource
 from structlog.testing import capture_logs
 
 from contracts.errors import StreamStopped
-from contracts.kafka_connection import KafkaConnection
-from contracts.output_topics import accepted_topic, quarantine_topic
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.output_topics import accepted_topic, quarantine_topic
 from gateway.embedded.broker import Broker
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.topics import Topic, Topics
+from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.kafka.topics import Topic, Topics
 from tests.integration.enforce.line import Line, row
 
 MakeTopic = Callable[..., str]

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from spark_jobs.budget import BudgetSpent
-from spark_jobs.control import StreamPaused
+from contracts.stream.budget import BudgetSpent
+from spark_jobs.job.control import StreamPaused
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry

@@ -12,7 +12,7 @@ from psycopg import sql
 from typer import Exit
 
 from contracts.errors import NotFoundError, StreamStopped
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from gateway.embedded.jars import Jars
 from spark_jobs.cli import reconcile
 from spark_jobs.steps import Step

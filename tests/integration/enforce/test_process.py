@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from contracts.output_topics import quarantine_topic
-from spark_jobs.topics import Topics
+from contracts.stream.output_topics import quarantine_topic
+from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry

@@ -22,10 +22,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from contracts.columns.table_limits import TableLimits
 from contracts.errors import StreamStopped
-from contracts.plan import EnforcementPlan
-from contracts.table_limits import TableLimits
-from spark_jobs.source import read_topic
+from contracts.judge.plan import EnforcementPlan
+from spark_jobs.job.source import read_topic
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import KNOWN, Line, row
 

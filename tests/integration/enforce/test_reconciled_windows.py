@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
-from contracts.output_topics import quarantine_topic
-from contracts.reconciliation import Answer
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.reconciliation import Answer
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from psycopg import sql
 
-from contracts.reconciliation import Findings, StreamReconciliation
+from contracts.stream.reconciliation import Findings, StreamReconciliation
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry

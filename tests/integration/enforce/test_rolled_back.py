@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from contracts.errors import StreamStopped
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from spark_jobs.sinks.iceberg_history import PROOF_TAGS, PUBLISHED_TAG
 from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 from spark_jobs.sinks.postgresql_table import qualified_name

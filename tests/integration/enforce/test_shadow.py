@@ -8,7 +8,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.shadow import Change
+from contracts.stream.shadow import Change
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry

@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contracts.errors import Fenced, Unavailable
-from contracts.evidence import EventPointer, quarantine_headers, read_evidence
-from contracts.ledger import BatchTotals
-from contracts.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
-from spark_jobs.outputs import OutputRecord, TransactionalProducer, read_committed
+from contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
+from contracts.stream.ledger import BatchTotals
+from contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
+from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step
-from spark_jobs.topics import Topics
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
 

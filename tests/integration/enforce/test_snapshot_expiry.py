@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.table_growth import KEPT
-from contracts.ledger import Ledger
+from contracts.stream.ledger import Ledger
 from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
 from spark_jobs.sinks.iceberg_table import BRANCH, LedgerTable, table_name
 from spark_jobs.steps import Step

@@ -15,11 +15,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from contracts.errors import StreamStopped
-from contracts.ledger import BatchTotals
-from contracts.output_topics import quarantine_topic
-from spark_jobs.outputs import read_committed
+from contracts.stream.ledger import BatchTotals
+from contracts.stream.output_topics import quarantine_topic
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step
-from spark_jobs.topics import Topics
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch
 

@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from gateway.cli.exits import ExitCode
 from gateway.embedded import ports
 from gateway.embedded.jars import Jars
 from gateway.embedded.java import Java
+from gateway.exits import ExitCode
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from contracts.errors import NotFoundError, Unavailable
 from spark_jobs.contract_source import RegistryGone
+from spark_jobs.job.stream import Job
+from spark_jobs.job.supervisor import run_streams
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step, ignore_steps
-from spark_jobs.stream import Job
-from spark_jobs.supervisor import run_streams
-from spark_jobs.topics import Topics
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry

@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.evidence import EventPointer, provenance_headers, read_provenance
-from contracts.ledger import BatchTotals
-from contracts.output_topics import accepted_topic
-from spark_jobs.kafka_ledger import transactional_id
-from spark_jobs.outputs import TransactionalProducer
-from spark_jobs.record_spool import RECORDS
-from spark_jobs.records import Destination
+from contracts.stream.evidence import EventPointer, provenance_headers, read_provenance
+from contracts.stream.ledger import BatchTotals
+from contracts.stream.output_topics import accepted_topic
+from spark_jobs.kafka.kafka_ledger import transactional_id
+from spark_jobs.kafka.outputs import TransactionalProducer
+from spark_jobs.kafka.topics import Topics
 from spark_jobs.steps import Step
-from spark_jobs.task_slots import SlotTarget
-from spark_jobs.topics import Topics
+from spark_jobs.worker.record_spool import RECORDS
+from spark_jobs.worker.records import Destination
+from spark_jobs.worker.task_slots import SlotTarget
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
 

@@ -11,10 +11,10 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from contracts.errors import Fenced, NotFoundError, StreamStopped
-from contracts.evidence import read_evidence
-from contracts.ledger import BatchTotals, Ledger, PublishedBatch
+from contracts.stream.evidence import read_evidence
+from contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from contracts.verdict import Stage
-from spark_jobs.catalogs import open_table
+from spark_jobs.sinks.catalogs import open_table
 from spark_jobs.sinks.delta_table import DeltaTable
 from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from tests.integration.enforce.line import SCHEMA, Line, Sent, row

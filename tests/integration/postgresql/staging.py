@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.document import parse_contract
-from contracts.ledger import BatchTotals, Ledger, PublishedBatch
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.document.load import parse_contract
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from contracts.verdict import Disposition
 from spark_jobs.sinks.postgresql_rows import CopyTarget
 from spark_jobs.sinks.postgresql_table import PostgresqlTable

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from contracts.ledger import BatchTotals, PublishedBatch
+from contracts.stream.ledger import BatchTotals, PublishedBatch
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import Record, claimed, plan_of, stage
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from contracts.errors import Unavailable
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from spark_jobs.sinks.postgresql_rows import CopyTarget
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import Record, claimed, plan_of, publish, stage, stage_at

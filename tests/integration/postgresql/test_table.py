@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.ledger import BatchTotals
+from contracts.stream.ledger import BatchTotals
 from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.access.rules import Reach
-from gateway.confluent.operations import OPERATIONS, Operation
+from gateway.http.confluent.operations import OPERATIONS, Operation
 
 from .conftest import AVRO, Hire, Person, same_but_for
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.examples import CONTRACT
+from gateway.http.models.examples import CONTRACT
 
 from .conftest import Hire, Person, same_but_for
 

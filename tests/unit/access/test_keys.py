@@ -11,12 +11,12 @@ import pytest
 
 from contracts.errors import ConflictError, NotFoundError, SettingsError
 from gateway.access.authentication import read_basic
+from gateway.access.key_administration import KeyCabinet
 from gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
 from gateway.access.principal import Grant, Role, read_grants
-from gateway.audit.chain import Change
 from gateway.factory import Factory
-from gateway.services.keys import KeyCabinet
 from gateway.storage.access import StoredKey
+from gateway.storage.audit_chain import Change
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 VIEWER = read_grants(["viewer:a."])

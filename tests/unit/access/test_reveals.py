@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from contracts.evidence import EventPointer
+from contracts.stream.evidence import EventPointer
 from gateway.access.errors import Forbidden
 from gateway.access.principal import ANONYMOUS, Principal, read_grants
-from gateway.desk.reveals import name_of, read_parts
 from gateway.factory import Factory
-from gateway.problems import InvalidBody
+from gateway.http.desk.routes import read_parts
+from gateway.http.problems import InvalidBody
+from gateway.streams.reveals import name_of
 
 from .conftest import Hire, Person
 from .test_native_face import registry

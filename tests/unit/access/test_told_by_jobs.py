@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from contracts.bounds import MOST_RULES, MOST_STEPS
-from contracts.report import BatchReport
+from contracts.stream.bounds import MOST_RULES, MOST_STEPS
+from contracts.stream.report import BatchReport
 from gateway.access.principal import ANONYMOUS
-from gateway.api.examples import REPORT
 from gateway.factory import Factory
+from gateway.http.models.examples import REPORT
 from gateway.storage.stream_sums import OTHER
 
 from .conftest import Hire, Person

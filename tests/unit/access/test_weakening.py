@@ -12,8 +12,8 @@ import pytest
 
 from gateway.access.principal import Role
 from gateway.access.rules import DESK, NATIVE
-from gateway.api.examples import CONTRACT
-from gateway.confluent.operations import OPERATIONS
+from gateway.http.confluent.operations import OPERATIONS
+from gateway.http.models.examples import CONTRACT
 
 from .conftest import Hire, Person
 

@@ -16,12 +16,12 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from contracts.control import StreamEvent, Trip
-from contracts.reconciliation import ReconciliationResult
-from contracts.report import BatchReport
-from gateway.api.reconciliations import RESULT
-from gateway.api.stream_controls import _EVENT, _TRIP
+from contracts.stream.control import StreamEvent, Trip
+from contracts.stream.reconciliation import ReconciliationResult
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
+from gateway.http.native.reconciliations import RESULT
+from gateway.http.native.stream_controls import _EVENT, _TRIP
 from gateway.settings import GatewaySettings
 from tests.unit.alerts.mail_server import MailServer, mail_server
 

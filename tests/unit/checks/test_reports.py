@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft7Validator, FormatChecker
 
 from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.inclusion import Counterexample, Outcome
+from contracts.inclusion.answer import Counterexample, Outcome
 from gateway.checks.github import check_annotations, step_summary
 from gateway.checks.json_report import check_json
 from gateway.checks.junit import check_junit

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from gateway.app import create_app
 from gateway.cli.main import main
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from tests.unit.checks.workplace import git, here, write
 
 __all__ = ["git", "here", "write"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.exits import ExitCode
 from gateway.cli.main import main
 from gateway.cli.verbs import VERBS
+from gateway.exits import ExitCode
 
 USER = "TIDEGATE_REGISTRY_USER"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from gateway.audit.chain import NO_ENTRY, Change
+from gateway.storage.audit_chain import NO_ENTRY, Change
 from gateway.storage.database import Database
 
 from .conftest import Run

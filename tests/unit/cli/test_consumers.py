@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from contracts.model import Status
+from contracts.document.model import Status
 from gateway.factory import Factory
 from tests.unit.cli.conftest import Run, listening
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.privacy.account import Told
+from contracts.explain.account import Told
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from gateway.cli.judge import Tally
 from gateway.cli.record_files import line_batches

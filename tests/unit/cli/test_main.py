@@ -28,9 +28,9 @@ from contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from gateway.cli.exits import MEANINGS, ExitCode, exit_code
 from gateway.cli.verbs import VERBS
 from gateway.embedded.jars import Jars
+from gateway.exits import MEANINGS, ExitCode, exit_code
 
 from .conftest import Run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.model import Consumer
+from contracts.document.model import Consumer
 from gateway.access.keys import Credentials
 from gateway.access.principal import read_grants
 from gateway.factory import Factory

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
 from tests.unit.cli.conftest import CONTRACT, Ran, Run
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.control import Trip
+from contracts.stream.control import Trip
 from gateway.factory import Factory
 from tests.unit.cli.conftest import Ran, Run
 

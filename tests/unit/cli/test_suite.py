@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from contracts.document import lint
-from gateway.cli.exits import ExitCode
+from contracts.lint.lint import lint
+from gateway.exits import ExitCode
 
 from .conftest import Run
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from contracts.document import parse_contract
-from contracts.plan import compile_plan
+from contracts.document.load import parse_contract
+from contracts.judge.plan import compile_plan
 from contracts.verdict import Disposition
-from gateway.confluent.dialects import DRAFT_7, NEWEST, differences
 from gateway.factory import Factory
+from gateway.registry.schemas.dialects import DRAFT_7, NEWEST, differences
 from tests.unit.confluent.conftest import Ask, respond
 
 MakeContract = Callable[..., bytes]

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from gateway.access.principal import Role
 from gateway.access.rules import NATIVE
-from gateway.api.adoptions import ADOPTION
-from gateway.api.examples import CONTRACT
-from gateway.confluent.operations import OPERATIONS
+from gateway.http.confluent.operations import OPERATIONS
+from gateway.http.models.examples import CONTRACT
+from gateway.http.native.adoptions import ADOPTION
 from tests.unit.confluent.conftest import Ask, record
 
 RESOURCE = {"resourceName": "t", "resourceNamespace": "c", "resourceId": "r", "resourceType": "topic"}

@@ -10,13 +10,13 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.terms import OnViolation
+from contracts.document.model import DataContract
+from contracts.document.terms import OnViolation
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.verdict import Disposition, Severity
-from gateway.confluent.entities import AVRO, JSON, Metadata, RuleSet
-from gateway.confluent.parsing import parse_schema
-from gateway.services.imported_rules import ImportedRules, import_rules
+from gateway.registry.schemas.entities import AVRO, JSON, Metadata, RuleSet
+from gateway.registry.schemas.imported_rules import ImportedRules, import_rules
+from gateway.registry.schemas.parsing import parse_schema
 
 PERSON: dict[str, Any] = {
     "type": "object",

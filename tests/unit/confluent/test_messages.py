@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.confluent import errors
+from gateway.registry.schemas import errors
 from gateway.settings import GatewaySettings
 from tests.unit.confluent.conftest import Ask
 

@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
-from gateway.app import create_app
 from gateway.factory import Factory
-from gateway.services.subject_scope import LEVELS, MODES
+from gateway.http.app import create_app
+from gateway.registry.subject_scope import LEVELS, MODES
 from gateway.settings import GatewaySettings
 from tests.postgresql import Postgresql
 from tests.unit.confluent.conftest import respond

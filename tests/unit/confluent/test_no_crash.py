@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
 
-from gateway.app import create_app
 from gateway.factory import Factory
+from gateway.http.app import create_app
 from gateway.settings import GatewaySettings
 
 EXAMPLES = 600

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.api.examples import CONTRACT
+from gateway.http.models.examples import CONTRACT
 from tests.unit.confluent.conftest import Ask, record
 
 MakeContract = Callable[..., bytes]

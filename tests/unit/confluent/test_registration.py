@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.access.principal import ANONYMOUS as SOMEBODY
-from gateway.confluent.entities import SchemaRequest
 from gateway.factory import Factory
-from gateway.services.registration import Manner
+from gateway.registry.registration import Manner
+from gateway.registry.schemas.entities import SchemaRequest
 from tests.unit.confluent.conftest import Ask, record
 
 STRING = {"schema": '"string"'}

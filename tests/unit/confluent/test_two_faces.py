@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.api.examples import CONTRACT, RECORDS
+from gateway.http.models.examples import CONTRACT, RECORDS
 from tests.unit.confluent.conftest import Ask, record
 
 MakeContract = Callable[..., bytes]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.adoption import Ahead, Found, PartitionFound, Proposal, SourceRange, bounds, propose
 from contracts.errors import StreamStopped
-from contracts.ledger import BatchTotals, Position, span
-from contracts.positions import Positions, Sightings
+from contracts.stream.adoption import Ahead, Found, PartitionFound, Proposal, SourceRange, bounds, propose
+from contracts.stream.ledger import BatchTotals, Position, span
+from contracts.stream.positions import Positions, Sightings
 
 WHOLE = SourceRange({0: 0}, {0: 20})
 

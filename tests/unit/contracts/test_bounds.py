@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from contracts.control import StreamEvent, Trip
-from contracts.reconciliation import ReconciliationResult
-from contracts.report import BatchReport
+from contracts.stream.control import StreamEvent, Trip
+from contracts.stream.reconciliation import ReconciliationResult
+from contracts.stream.report import BatchReport
 from gateway.access.principal import Role
 from gateway.access.rules import NATIVE
-from gateway.api.examples import REPORT
+from gateway.http.models.examples import REPORT
 
 POSTED: dict[str, type[BaseModel] | None] = {
     "batches": BatchReport,

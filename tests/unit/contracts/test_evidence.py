@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.evidence import (
+from contracts.stream.evidence import (
     MAX_HEADER_BYTES,
     EventPointer,
     Evidence,

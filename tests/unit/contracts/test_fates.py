@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.fates import Retained, Upserts
-from contracts.ledger import BatchTotals, Ledger
-from contracts.positions import Positions
-from contracts.reconciliation import Answer
+from contracts.stream.fates import Retained, Upserts
+from contracts.stream.ledger import BatchTotals, Ledger
+from contracts.stream.positions import Positions
+from contracts.stream.reconciliation import Answer
 from tests import ledgers
 from tests.reconciling import reconcile
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
 from contracts.errors import SettingsError
-from contracts.kafka_connection import KafkaConnection, KafkaSettings, SaslLogin
+from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings, SaslLogin
 from tests.certificates import Authority
 
 SECRET = 'S3CR3T "with" \\ and = ; #'  # noqa: S105 - it opens nothing

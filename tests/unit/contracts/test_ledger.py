@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from contracts.errors import StreamStopped
-from contracts.ledger import (
+from contracts.stream.ledger import (
     BatchTotals,
     Ledger,
     PublishedBatch,
@@ -16,7 +16,7 @@ from contracts.ledger import (
     require_contiguous,
     span,
 )
-from contracts.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
+from contracts.stream.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
 from tests import ledgers
 
 LEDGER = ledgers.LEDGER.model_copy(update={"scan_from": {"t.quarantine": {0: 4}}, "slots": 2})

@@ -13,10 +13,10 @@ import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
-from contracts.document import parse_contract
+from contracts.document.load import parse_contract
+from contracts.document.metaschema import metaschema
+from contracts.document.yaml_source import read_yaml
 from contracts.errors import ContractError
-from contracts.metaschema import metaschema
-from contracts.yaml_source import read_yaml
 
 PUBLISHED = json.loads((files("schemas") / "meta" / "tidegate-v1.schema.json").read_text())
 EXAMPLES = sorted(Path("schemas/examples").glob("*/contract.yaml"))

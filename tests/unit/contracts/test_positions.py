@@ -9,16 +9,16 @@ import pyarrow as pa
 import pytest
 
 from contracts.errors import StreamStopped
-from contracts.positions import Positions, Sightings
+from contracts.stream.positions import Positions, Sightings
 
 # In a process of its own: what others of this one have held at most would hide what this costs.
 _RECONCILE_50_MILLION = """
 import numpy as np
 import pyarrow as pa
 
-from contracts.fates import Written, reconcile
-from contracts.ledger import BatchTotals, Ledger
-from contracts.positions import Sightings
+from contracts.stream.fates import Written, reconcile
+from contracts.stream.ledger import BatchTotals, Ledger
+from contracts.stream.positions import Sightings
 
 PARTITIONS, EACH, CHUNK = 4, 12_500_000, 125_000
 

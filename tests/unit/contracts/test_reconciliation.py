@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from contracts.reconciliation import Answer, Findings, HeartbeatAnswer, NamedRecords, ReconciliationResult
+from contracts.stream.reconciliation import (
+    Answer,
+    Findings,
+    HeartbeatAnswer,
+    NamedRecords,
+    ReconciliationResult,
+)
 
 FINDINGS = {
     "stream": "s",

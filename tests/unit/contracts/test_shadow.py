@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.counts import RuleCount
-from contracts.shadow import MOST_SAMPLES, Change, ShadowResult, ShadowSample
+from contracts.stream.counts import RuleCount
+from contracts.stream.shadow import MOST_SAMPLES, Change, ShadowResult, ShadowSample
 from contracts.verdict import Severity, Stage
 
 

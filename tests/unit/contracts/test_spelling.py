@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from contracts.document import lint, parse_contract
+from contracts.document.load import parse_contract
 from contracts.errors import ContractError
-from contracts.spelling import check_spelling
+from contracts.lint.lint import lint
+from contracts.lint.spelling import check_spelling
 
 LINE = {
     "type": "object",

@@ -11,20 +11,21 @@ import pytest
 
 from contracts.compatibility.compare import compare
 from contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
-from contracts.compatibility.json_schema.prover import Budget
 from contracts.compatibility.judging import Judge, Pair
 from contracts.compatibility.separation import MAX_PREPARATION, Search
-from contracts.document import lint, parse_contract
+from contracts.document.load import parse_contract
+from contracts.document.model import DataContract, JsonSchema
+from contracts.document.rule_model import Cel
 from contracts.errors import ContractError, Problem
+from contracts.explain.account import Teller
 from contracts.formats.json_fields import JsonFields
 from contracts.formats.json_looks import MAX_LOOKS, Looks
 from contracts.formats.json_schema import JsonSchemaFormat
 from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
-from contracts.model import DataContract, JsonSchema
-from contracts.plan import check_compiles, compile_plan
-from contracts.privacy.account import Teller
+from contracts.inclusion.json_schema.prover import Budget
+from contracts.judge.plan import check_compiles, compile_plan
+from contracts.lint.lint import lint
 from contracts.privacy.classes import classes_of
-from contracts.rule_model import Cel
 from tests.steps import chain, loops, steps_of
 
 Make = Callable[[int], dict[str, Any]]

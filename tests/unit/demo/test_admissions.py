@@ -10,9 +10,9 @@ import orjson
 import pyarrow.compute as pc
 import pytest
 
-from contracts.document import lint
-from contracts.evidence import EventPointer
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
+from contracts.lint.lint import lint
+from contracts.stream.evidence import EventPointer
 from contracts.verdict import Disposition, Severity
 from gateway.embedded.demo.admissions import ADMISSIONS, CORRUPTIONS, admissions_stream
 from gateway.embedded.demo.stream import DemoStream

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document import lint
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.lint.lint import lint
 from contracts.verdict import Disposition
 from gateway.embedded.demo.stream import EXAMPLES
 

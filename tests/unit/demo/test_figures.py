@@ -11,12 +11,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from contracts.counts import RuleCount
-from contracts.document import lint
-from contracts.evidence import Evidence
-from contracts.ledger import BatchTotals, Ledger
-from contracts.plan import compile_plan
-from contracts.report import BatchReport
+from contracts.judge.plan import compile_plan
+from contracts.lint.lint import lint
+from contracts.stream.counts import RuleCount
+from contracts.stream.evidence import Evidence
+from contracts.stream.ledger import BatchTotals, Ledger
+from contracts.stream.report import BatchReport
 from contracts.verdict import Disposition, Severity
 from gateway.embedded.demo.admissions import admissions_stream
 from gateway.embedded.demo.figures import DemoReport, settle

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from contracts.document import lint
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
+from contracts.lint.lint import lint
 from contracts.verdict import Disposition, Severity
 from gateway.embedded.demo.flights import FLIGHTS, findings, flights_stream
 from gateway.embedded.demo.stream import DemoStream

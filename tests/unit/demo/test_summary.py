@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from contracts.document import load_contract
-from contracts.report import BatchReport
+from contracts.document.load import load_contract
+from contracts.stream.report import BatchReport
 from gateway.cli.demo_screen import DemoScreen
 from gateway.cli.demo_summary import summary
 from gateway.embedded.demo import admissions, flights

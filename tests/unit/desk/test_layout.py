@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from gateway.desk.hexdump import hex_rows
-from gateway.desk.layout import Line, Mark, Mask, lay_out
-from gateway.desk.visible import visible_runs
+from gateway.http.desk.hexdump import hex_rows
+from gateway.http.desk.layout import Line, Mark, Mask, lay_out
+from gateway.http.desk.visible import visible_runs
 
 
 def written(lines: list[Line]) -> list[str]:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from contracts.model import DataContract
-from contracts.plan import compile_plan
-from contracts.privacy.sight import BODY, Sight, sight_of
-from gateway.desk.clauses import clause_of, declared_names, pointers_of
-from gateway.desk.marking import mark_record
+from contracts.document.model import DataContract
+from contracts.judge.plan import compile_plan
+from contracts.privacy.visibility import BODY, Sight, sight_of
+from gateway.http.desk.clauses import clause_of, declared_names, pointers_of
+from gateway.http.desk.marking import mark_record
 from tests.browser.traffic import ADMISSIONS, admission, written
 
 OPEN: dict[str, Any] = {**ADMISSIONS, "classification": {"/ward": "public"}}

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import fastavro
 
-from contracts.evidence import EventPointer, Evidence
-from contracts.model import DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import DataContract
+from contracts.formats.writers import WriterSchema, WriterSchemas
+from contracts.judge.plan import compile_plan
+from contracts.stream.evidence import EventPointer, Evidence
 from contracts.verdict import Severity, Stage, Violation
-from contracts.writers import WriterSchema, WriterSchemas
-from gateway.desk.quarantine import QuarantinedRecord
-from gateway.desk.record_views import Looking, RecordView, View, record_view
-from gateway.desk.rendering import page
+from gateway.http.desk.record_views import Looking, RecordView, View, record_view
+from gateway.http.desk.rendering import page
+from gateway.streams.quarantine import QuarantinedRecord
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gateway.desk.rendering import asset
+from gateway.http.desk.rendering import asset
 
 COLOURS = {
     name: (light, dark)

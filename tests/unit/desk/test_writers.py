@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import text
 
 from contracts.errors import Unavailable
-from contracts.evidence import EventPointer, Evidence
+from contracts.stream.evidence import EventPointer, Evidence
 from contracts.verdict import Severity, Stage, Violation
 from gateway.access.principal import ANONYMOUS
-from gateway.desk.quarantine import QuarantinedRecord
-from gateway.desk.record_views import View, record_view
-from gateway.desk.routes import _looking
 from gateway.factory import Factory
+from gateway.http.desk.record_views import View, record_view
+from gateway.http.desk.routes import _looking
+from gateway.streams.quarantine import QuarantinedRecord
 
 OLD = {"type": "record", "name": "Stay", "fields": [{"name": "age", "type": "int"}]}
 NEW = {

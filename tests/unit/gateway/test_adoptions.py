@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from contracts.adoption import Adoption
 from contracts.errors import ConflictError, NotFoundError
-from contracts.report import BatchReport
-from gateway.api.adoptions import ADOPTION
-from gateway.audit.chain import content_hash
+from contracts.stream.adoption import Adoption
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
+from gateway.http.native.adoptions import ADOPTION
 from gateway.storage.adoptions import KEPT
+from gateway.storage.audit_chain import content_hash
 
 MakeContract = Callable[..., bytes]
 STREAM = "hospital.admissions"

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from gateway.audit.chain import NO_ENTRY, AuditEntry, Change, check
 from gateway.factory import Factory
+from gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, check
 from gateway.storage.database import Database
 from gateway.storage.sql import Stores
 

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from contracts.errors import SettingsError, Unavailable
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
 from gateway.storage import migrations
 from gateway.storage.database import Database, _alembic_config

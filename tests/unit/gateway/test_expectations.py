@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from contracts.errors import NotFoundError
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
 
 MakeReport = Callable[..., BatchReport]

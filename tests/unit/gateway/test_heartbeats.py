@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from contracts.control import StreamEvent
-from contracts.report import BatchReport
-from gateway.desk.stream_views import stream_rows
+from contracts.stream.control import StreamEvent
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
-from gateway.services.stream_controls import StreamControls
-from gateway.services.streams import StreamReader
+from gateway.http.desk.stream_views import stream_rows
+from gateway.streams.controls import StreamControls
+from gateway.streams.reports import StreamReader
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

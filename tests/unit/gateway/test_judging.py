@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from contracts.model import DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import DataContract
+from contracts.judge.plan import compile_plan
 from contracts.verdict import Disposition
 from gateway.factory import Factory
-from gateway.services.judging import PlanCache
+from gateway.registry.judging import PlanCache
 from gateway.storage.sql import ContractVersion
 from tests.deep_schemas import chained, contract_with, nested
 

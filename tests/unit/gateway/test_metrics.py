@@ -12,12 +12,12 @@ from alembic import command
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from contracts.control import StreamEvent
-from contracts.reconciliation import ReconciliationResult
-from contracts.report import BatchReport, TableSize
-from gateway.api.reconciliations import RESULT
+from contracts.stream.control import StreamEvent
+from contracts.stream.reconciliation import ReconciliationResult
+from contracts.stream.report import BatchReport, TableSize
 from gateway.factory import Factory
-from gateway.services import stream_metrics
+from gateway.http.native.reconciliations import RESULT
+from gateway.streams import metrics as stream_metrics
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

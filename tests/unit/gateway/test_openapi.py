@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 
 from gateway.access.rules import NATIVE
-from gateway.app import create_app
-from gateway.confluent.operations import OPERATIONS
 from gateway.factory import Factory
+from gateway.http.app import create_app
+from gateway.http.confluent.operations import OPERATIONS
 from gateway.settings import GatewaySettings
 from tests.unit.conftest import Client
 

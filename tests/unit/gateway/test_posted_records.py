@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.records import lines, read_envelope
-from gateway.problems import InvalidBody, RequestError
+from gateway.http.native.records import lines, read_envelope
+from gateway.http.problems import InvalidBody, RequestError
 
 
 @pytest.mark.parametrize(

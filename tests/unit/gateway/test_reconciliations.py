@@ -13,14 +13,14 @@ import pytest
 from sqlalchemy import text
 
 from contracts.errors import ConflictError, NotFoundError
-from contracts.reconciliation import ReconciliationResult
-from contracts.report import BatchReport
-from gateway.api.reconciliations import RESULT
-from gateway.audit.chain import AuditEntry
+from contracts.stream.reconciliation import ReconciliationResult
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
-from gateway.services.reconciliations import Reconciliations
-from gateway.services.stream_controls import StreamControls
+from gateway.http.native.reconciliations import RESULT
+from gateway.storage.audit_chain import AuditEntry
 from gateway.storage.reconciliations import KEPT
+from gateway.streams.controls import StreamControls
+from gateway.streams.reconciliations import Reconciliations
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.api.examples import CONTRACT_YAML, RECORDS, REPORT
 from gateway.factory import Factory
+from gateway.http.models.examples import CONTRACT_YAML, RECORDS, REPORT
 from gateway.settings import GatewaySettings
 
 MakeContract = Callable[..., bytes]

@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from contracts.document import LoadedContract, parse_contract
+from contracts.document.load import LoadedContract, parse_contract
 from contracts.errors import SettingsError, Unavailable
-from gateway.api.examples import CONTRACT_YAML
-from gateway.client import RegistryClient
-from gateway.credentials import RegistryCredentials
+from gateway.client.credentials import RegistryCredentials
+from gateway.client.registry import RegistryClient
+from gateway.http.models.examples import CONTRACT_YAML
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contracts.errors import ConflictError, ContractError, NotFoundError
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
 from gateway.storage.sql import VersionFilter
 

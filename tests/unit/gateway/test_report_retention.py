@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from contracts.report import BatchReport
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
-from gateway.services.streams import ReportBook
 from gateway.settings import GatewaySettings
 from gateway.storage.expectations import ExpectationResultRow
 from gateway.storage.tables import BatchRow, BatchRuleRow
+from gateway.streams.reports import ReportBook
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -15,13 +15,13 @@ import fastavro
 import orjson
 import pytest
 
-from contracts.counts import rule_counts
-from contracts.evidence import EventPointer, quarantine_headers
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.privacy.account import Teller
+from contracts.document.model import DataContract
+from contracts.explain.account import Teller
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.counts import rule_counts
+from contracts.stream.decide import count_evidence
+from contracts.stream.evidence import EventPointer, quarantine_headers
 from contracts.verdict import Disposition, Verdict
-from spark_jobs.decide import count_evidence
 from tests.unit.cli.conftest import Run, tidegate
 
 __all__ = ["tidegate"]

@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.control import EventKind, StreamControl, StreamEvent
-from contracts.report import BatchReport
+from contracts.stream.control import EventKind, StreamControl, StreamEvent
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
-from gateway.services.stream_conditions import Condition, StreamCondition, condition_of
+from gateway.streams.conditions import Condition, StreamCondition, condition_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -9,12 +9,19 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.control import MOST_SET_ASIDE, EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from contracts.errors import ConflictError, NotFoundError
-from gateway.audit.chain import AuditEntry
+from contracts.stream.control import (
+    MOST_SET_ASIDE,
+    EventKind,
+    RecordPosition,
+    StreamControl,
+    StreamEvent,
+    Trip,
+)
 from gateway.factory import Factory
-from gateway.services.stream_controls import StreamControls
 from gateway.storage import controls as storage
+from gateway.storage.audit_chain import AuditEntry
+from gateway.streams.controls import StreamControls
 
 MakeContract = Callable[..., bytes]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from contracts.counts import RuleCount
 from contracts.errors import ConflictError, NotFoundError
-from contracts.report import BatchReport
+from contracts.stream.counts import RuleCount
+from contracts.stream.report import BatchReport
 from contracts.verdict import Severity, Stage
 from gateway.factory import Factory
-from gateway.services.streams import ReportBook, StreamReader, StreamTotals
 from gateway.settings import GatewaySettings
+from gateway.streams.reports import ReportBook, StreamReader, StreamTotals
 from tests.unit.conftest import know
 
 MakeReport = Callable[..., BatchReport]

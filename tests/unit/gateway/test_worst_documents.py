@@ -10,8 +10,8 @@ import orjson
 import pytest
 from sqlalchemy import create_engine, text
 
-from gateway.api.examples import CONTRACT
 from gateway.factory import Factory
+from gateway.http.models.examples import CONTRACT
 from tests.steps import chain, steps_of
 from tests.unit.conftest import Client
 

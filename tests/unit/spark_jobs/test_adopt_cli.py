@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.adoption import Found, SourceRange, bounds, propose
 from contracts.errors import ConflictError, SettingsError
-from contracts.ledger import Position
-from contracts.positions import Positions, Sightings
-from spark_jobs.adopt import Look, Skip
-from spark_jobs.adopt_cli import _Asked, adopt
+from contracts.stream.adoption import Found, SourceRange, bounds, propose
+from contracts.stream.ledger import Position
+from contracts.stream.positions import Positions, Sightings
+from spark_jobs.adopt.adopt import Look, Skip
+from spark_jobs.adopt.cli import _Asked, adopt
 from tests.ledgers import LEDGER
 
 

@@ -7,11 +7,11 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException
 
 from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
-from contracts.ledger import Vector, span
-from spark_jobs.batch_limits import BatchLimits
-from spark_jobs.halving import may_blame_record, reason_to_halve, stopped_by_record
-from spark_jobs.judge import worker_errors
-from spark_jobs.topics import TooLarge, TransactionEnded
+from contracts.stream.ledger import Vector, span
+from spark_jobs.job.batch_limits import BatchLimits
+from spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
+from spark_jobs.kafka.topics import TooLarge, TransactionEnded
+from spark_jobs.worker.judge import worker_errors
 
 MIB = 1024 * 1024
 
@@ -101,8 +101,8 @@ def crash(text: str) -> PythonException:
         MemoryError(),
         TooLarge("write as t: Broker: Message size too large"),
         TransactionEnded("s.t: the broker has ended a transaction"),
-        crash("ValueError at /x/contracts/judging.py:1 judge"),
-        crash("MemoryError at /x/contracts/judging.py:1 judge"),
+        crash("ValueError at /x/contracts/judge/loop.py:1 judge"),
+        crash("MemoryError at /x/contracts/judge/loop.py:1 judge"),
         crash("pyarrow.lib.ArrowInvalid at /x.py:1 f"),
         Py4JError("SparkException: Total size (4 MiB) is bigger than spark.driver.maxResultSize (2 MiB)"),
         Py4JError("SparkException: Python worker exited unexpectedly (crashed)"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import NotFoundError, SettingsError, Unavailable
-from spark_jobs.catalogs import for_pyiceberg, open_table
 from spark_jobs.settings import SinkSettings
+from spark_jobs.sinks.catalogs import for_pyiceberg, open_table
 
 
 def settings(warehouse: Path, **properties: str) -> SinkSettings:

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from contracts.errors import SettingsError
-from contracts.reconciliation import Answer
-from gateway.cli.exits import ExitCode
+from contracts.stream.reconciliation import Answer
+from gateway.exits import ExitCode
 from spark_jobs import cli
 from spark_jobs.cli import enforce
 

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from contracts.control import EventKind, Trip
+from contracts.document.model import ErrorBudget
 from contracts.errors import StreamStopped, Unavailable
-from contracts.model import ErrorBudget
-from contracts.report import BatchReport
-from gateway.api.stream_controls import _TRIP
+from contracts.stream.budget import Counted
+from contracts.stream.control import EventKind, Trip
+from contracts.stream.report import BatchReport
 from gateway.factory import Factory
-from spark_jobs import control
-from spark_jobs.budget import Counted
-from spark_jobs.control import RegistryControl, StreamPaused, require_running
+from gateway.http.native.stream_controls import _TRIP
+from spark_jobs.job import control
+from spark_jobs.job.control import RegistryControl, StreamPaused, require_running
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

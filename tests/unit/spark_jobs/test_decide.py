@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from contracts.counts import RuleCount, rule_counts
-from contracts.document import parse_contract
+from contracts.document.load import parse_contract
 from contracts.errors import StreamStopped
-from contracts.ledger import Settlement
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
+from contracts.stream.counts import RuleCount, rule_counts
+from contracts.stream.decide import FailedRecord, Tally, count_evidence, decide
+from contracts.stream.ledger import Settlement
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from spark_jobs.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
-from spark_jobs.decide import FailedRecord, Tally, count_evidence, decide
 
 RULES = [
     {"id": "known", "kind": "forbidden", "field": "/a", "values": [999]},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
-from spark_jobs.reconcile import reconcile_stream
+from spark_jobs.reconcile.compare import reconcile_stream
 from spark_jobs.settings import SinkSettings
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from contracts.fates import Reconciliation
-from contracts.positions import Positions
-from contracts.reconciliation import Answer, FaultyRecords
-from spark_jobs.reconcile_report import as_findings, as_text, json_text
+from contracts.stream.fates import Reconciliation
+from contracts.stream.positions import Positions
+from contracts.stream.reconciliation import Answer, FaultyRecords
+from spark_jobs.reconcile.report import as_findings, as_text, json_text
 from tests import ledgers
 
 LEDGER = ledgers.LEDGER.model_copy(update={"begin": {0: 5}, "end": {0: 1012}})

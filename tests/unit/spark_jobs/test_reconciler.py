@@ -16,10 +16,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from contracts.reconciliation import ReconciliationResult
+from contracts.stream.reconciliation import ReconciliationResult
 from gateway.factory import Factory
-from spark_jobs.reconcile_process import plan_line, read_plan
-from spark_jobs.reconciler import COMMAND, Reconciler, child_environment, read_result
+from spark_jobs.job.reconciler import COMMAND, Reconciler, child_environment, read_result
+from spark_jobs.reconcile.process import plan_line, read_plan
 from spark_jobs.settings import JobSettings, SinkSettings
 from tests.unit.spark_jobs.test_control import CuttableLine, control_over
 

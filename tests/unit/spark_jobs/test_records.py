@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from contracts.document import parse_contract
-from contracts.evidence import EventPointer, Provenance, read_evidence, read_provenance
-from contracts.model import Mask
-from contracts.plan import compile_plan
+from contracts.document.load import parse_contract
+from contracts.document.model import Mask
+from contracts.judge.plan import compile_plan
 from contracts.privacy.tokens import MaskKey
+from contracts.stream.evidence import EventPointer, Provenance, read_evidence, read_provenance
 from contracts.verdict import Severity, Stage
-from spark_jobs.outputs import Headers
-from spark_jobs.records import Decided, Destination, accepted_records, refused_records
-from spark_jobs.topics import Topic
+from spark_jobs.kafka.outputs import Headers
+from spark_jobs.kafka.topics import Topic
+from spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
 from tests.ledgers import NEW
 
 CONTRACT = b"""

@@ -9,16 +9,16 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from contracts.document import parse_contract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.columns.table_limits import TableLimits
+from contracts.document.load import parse_contract
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.rules.clock import Moments
-from contracts.shadow import Change, ShadowReason, ShadowResult
-from contracts.table_limits import TableLimits
+from contracts.stream.shadow import Change, ShadowReason, ShadowResult
 from contracts.verdict import Stage
-from spark_jobs.comparing import Comparing
-from spark_jobs.shadow import Shadow, merged
-from spark_jobs.shadow_source import RegistryShadows
+from spark_jobs.job.shadow_source import RegistryShadows
 from spark_jobs.sinks.merging import merge_limits
+from spark_jobs.worker.comparing import Comparing
+from spark_jobs.worker.shadow import Shadow, merged
 from tests.integration.enforce.line import KNOWN, SCHEMA
 
 FAILING = {**KNOWN, "id": "never-7", "values": [7], "on_violation": "fail"}

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from contracts.errors import Unavailable
-from contracts.subject_schemas import SubjectSchemas
-from contracts.writers import WriterSchema
+from contracts.formats.subject_schemas import SubjectSchemas
+from contracts.formats.writers import WriterSchema
 from spark_jobs.contract_source import ask_registry
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import ContractError, SettingsError
-from contracts.output_topics import output_settings
+from contracts.stream.output_topics import output_settings
 from gateway.topics.document import WantedTopic, load_topics
 
 FILE = """\

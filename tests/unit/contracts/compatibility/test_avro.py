@@ -11,9 +11,9 @@ import avro.schema
 import fastavro
 import pytest
 
-from contracts.compatibility.avro import CODES, includes, resolve
-from contracts.compatibility.inclusion import Inclusion, Outcome
 from contracts.errors import ContractError
+from contracts.inclusion.answer import Inclusion, Outcome
+from contracts.inclusion.avro import CODES, includes, resolve
 
 Schema = Any
 

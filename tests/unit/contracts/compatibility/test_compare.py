@@ -9,9 +9,9 @@ import pytest
 
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.versions import suggested_version
-from contracts.model import Compatibility, DataContract
+from contracts.document.model import Compatibility, DataContract
+from contracts.inclusion.answer import Outcome
 
 RANGE = {"id": "r", "kind": "range", "field": "/age", "maximum": 120}
 AVRO = {

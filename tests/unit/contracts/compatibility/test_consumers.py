@@ -10,9 +10,9 @@ import pytest
 from contracts.compatibility.compare import compare
 from contracts.compatibility.consumers import unacknowledged
 from contracts.compatibility.finding import FindingSeverity
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.pointers import overlap
-from contracts.model import Compatibility
+from contracts.document.model import Compatibility
+from contracts.inclusion.answer import Outcome
 
 AGES = {"id": "ages", "reads": ["/age"]}
 STAYS = {"id": "stays", "reads": ["/admitted", "/discharged"]}

@@ -9,8 +9,8 @@ import pytest
 from contracts.compatibility.compare import compare
 from contracts.compatibility.expectations import CODES
 from contracts.compatibility.finding import FindingSeverity
-from contracts.compatibility.inclusion import Outcome
-from contracts.model import Compatibility
+from contracts.document.model import Compatibility
+from contracts.inclusion.answer import Outcome
 
 MEAN = {
     "id": "e",

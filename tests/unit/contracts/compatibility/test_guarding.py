@@ -9,11 +9,11 @@ import pytest
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import FindingSeverity
 from contracts.compatibility.guarding import Examples, Guard
-from contracts.compatibility.json_schema import Pair
 from contracts.compatibility.judging import Judge
 from contracts.compatibility.rule_schemas import kept_rules
-from contracts.model import DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import DataContract
+from contracts.inclusion.json_schema import Pair
+from contracts.judge.plan import compile_plan
 
 Schema = dict[str, Any]
 

@@ -9,10 +9,10 @@ import pytest
 
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.compatibility.inclusion import Outcome
 from contracts.compatibility.rules import CODES
-from contracts.model import Compatibility, DataContract
-from contracts.plan import compile_plan
+from contracts.document.model import Compatibility, DataContract
+from contracts.inclusion.answer import Outcome
+from contracts.judge.plan import compile_plan
 
 Rule = dict[str, Any]
 

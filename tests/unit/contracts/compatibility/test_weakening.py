@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from contracts.compatibility.weakening import HANDLED, HARMLESS, weakenings
-from contracts.model import (
+from contracts.document.model import (
     AvroSchema,
     Column,
     DataContract,
@@ -18,7 +18,7 @@ from contracts.model import (
     ReferenceSet,
     Team,
 )
-from contracts.rule_model import Condition, Rule
+from contracts.document.rule_model import Condition, Rule
 
 Case = tuple[dict[str, Any], dict[str, Any], str]
 """Top-level parts of a contract, weaker ones, and the code of the weakening."""

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from contracts.document.model import Expectation
 from contracts.expectations.compile import compile_expectations
-from contracts.model import Expectation
 
 COLUMNS = pa.schema(
     [

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.document import parse_contract
-from contracts.expectations.outcome import Judged, refusals, results_of
+from contracts.document.load import parse_contract
 from contracts.expectations.result import Finding
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.report import ExpectationOutcome, ExpectationResult
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.stream.expectation_results import Judged, refusals, results_of
+from contracts.stream.report import ExpectationOutcome, ExpectationResult
 from contracts.verdict import Severity, Stage, Violation
 
 MEAN = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from contracts.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
+from contracts.document.model import Expectation
 from contracts.expectations.agreement import LibraryFinding, agrees
 from contracts.expectations.compile import compile_expectations
 from contracts.expectations.result import Finding
-from contracts.ledger import BatchRefusal, Settled, Settlement
-from contracts.model import Expectation
+from contracts.stream.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
+from contracts.stream.ledger import BatchRefusal, Settled, Settlement
 from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 SOURCE = EventPointer("t", 0, 7)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document import load_contract
+from contracts.document.load import load_contract
 from contracts.errors import ContractError
 from contracts.expectations.suite import read_suite, write_suite
 from contracts.verdict import Severity

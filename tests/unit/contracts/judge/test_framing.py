@@ -14,10 +14,10 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from contracts.errors import ContractError, Unavailable
-from contracts.plan import EnforcementPlan
+from contracts.formats.framing import Frames, schema_header
+from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from contracts.judge.plan import EnforcementPlan
 from contracts.verdict import Disposition, Stage
-from contracts.wire import Frames, schema_header
-from contracts.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
 
 AVRO = {
     "type": "record",

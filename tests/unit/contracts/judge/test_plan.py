@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.judged import VERDICT_TYPE
-from contracts.plan import Slot
+from contracts.judge.plan import Slot
+from contracts.judge.verdict_arrays import VERDICT_TYPE
 from contracts.verdict import Disposition, Severity, Stage
 from tests import documents
 

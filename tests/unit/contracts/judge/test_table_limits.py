@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.plan import EnforcementPlan
-from contracts.table_limits import TableLimits, read_key
+from contracts.columns.table_limits import TableLimits, read_key
+from contracts.judge.plan import EnforcementPlan
 from contracts.verdict import Disposition, Stage
 
 SCHEMA = {"properties": {"id": {"type": "string"}, "ward": {"type": "string"}, "beds": {"type": "integer"}}}
@@ -103,7 +103,7 @@ def test_a_tombstone_deletes_the_row_of_its_kafka_key(make_plan: Any) -> None:
 
 
 def test_a_hashed_key_is_found_by_its_token(make_plan: Any) -> None:
-    from contracts.plan import compile_plan  # noqa: PLC0415 - for this one
+    from contracts.judge.plan import compile_plan  # noqa: PLC0415 - for this one
     from contracts.privacy.tokens import MaskKey  # noqa: PLC0415 - the same
 
     contract = make_plan(

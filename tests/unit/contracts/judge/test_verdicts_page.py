@@ -11,9 +11,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from contracts.plan import EnforcementPlan
+from contracts.formats.writers import WriterSchema, WriterSchemas
+from contracts.judge.plan import EnforcementPlan
 from contracts.verdict import Disposition, Verdict
-from contracts.writers import WriterSchema, WriterSchemas
 
 PAGE = (Path(__file__).parents[4] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`")[0])

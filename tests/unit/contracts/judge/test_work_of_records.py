@@ -12,12 +12,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from contracts.document.model import DataContract
+from contracts.explain.account import Teller
 from contracts.formats.json_looks import CALM, MAX_LISTED, MAX_LOOKS, Looks
 from contracts.formats.json_schema import UNDECIDED, UNLISTED
 from contracts.formats.json_work import check_work
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.privacy.account import Teller
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.rules.cel import MAX_ITERATIONS
 from contracts.verdict import Disposition
 from tests.deep_schemas import KINDS, SHAPES, chained, contract_with, nested, recursive
@@ -46,7 +46,7 @@ _CHILD = """
 import json, sys
 from tests.deep_schemas import KINDS, SHAPES, contract_with, nested
 from tests.unit.contracts.judge.test_work_of_records import said
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
 found = {}
 for shape, make in SHAPES.items():
     for kind in KINDS:

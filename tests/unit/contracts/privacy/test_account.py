@@ -9,10 +9,10 @@ from typing import Any
 import fastavro
 import pytest
 
-from contracts.model import DataContract
-from contracts.plan import compile_plan
-from contracts.privacy.account import Teller
-from contracts.privacy.words import plain_sentence
+from contracts.document.model import DataContract
+from contracts.explain.account import Teller
+from contracts.explain.words import plain_sentence
+from contracts.judge.plan import compile_plan
 from contracts.verdict import Severity, Stage, Violation
 
 from .conftest import contract, plan, told

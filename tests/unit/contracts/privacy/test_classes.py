@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contracts.model import DataContract
+from contracts.document.model import DataContract
 from contracts.privacy.classes import Classes, classes_of
 
 from .conftest import contract

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contracts.document.model import DataContract
 from contracts.errors import ContractError, SettingsError, StreamStopped
-from contracts.model import DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.privacy.masked_values import MaskedValues
+from contracts.formats.writers import WriterSchema, WriterSchemas
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.privacy.masks import require_key
 from contracts.privacy.tokens import MaskKey
+from contracts.stream.masked_values import MaskedValues
 from contracts.verdict import Disposition
-from contracts.writers import WriterSchema, WriterSchemas
 
 from .conftest import contract
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.plan import EnforcementPlan
+from contracts.judge.plan import EnforcementPlan
 from contracts.verdict import Disposition
 from tests import documents
 

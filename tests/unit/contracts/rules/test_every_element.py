@@ -13,10 +13,10 @@ import pytest
 
 from contracts.compatibility.compare import compare
 from contracts.compatibility.finding import Direction
+from contracts.document.model import Compatibility, DataContract
+from contracts.document.rule_model import Rule
 from contracts.errors import ContractError
-from contracts.model import Compatibility, DataContract
-from contracts.plan import EnforcementPlan, compile_plan
-from contracts.rule_model import Rule
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.rules.places import go_together, located, places
 from contracts.verdict import Disposition
 

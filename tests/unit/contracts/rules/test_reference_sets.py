@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document import dump_contract, lint, parse_contract
+from contracts.document.load import dump_contract, parse_contract
 from contracts.errors import ContractError
-from contracts.plan import compile_plan
+from contracts.judge.plan import compile_plan
+from contracts.lint.lint import lint
 
 CONTRACT = """\
 apiVersion: tidegate/v1

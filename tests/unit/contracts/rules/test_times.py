@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from contracts.compatibility.compare import compare
+from contracts.document.model import Compatibility, DataContract
 from contracts.errors import ContractError
-from contracts.model import Compatibility, DataContract
-from contracts.plan import EnforcementPlan, compile_plan
+from contracts.judge.plan import EnforcementPlan, compile_plan
 from contracts.rules.clock import Moments, date_of, offset_of_now, span_of
 from contracts.rules.durations import duration_bytes_key, read_duration
 from contracts.verdict import Disposition

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.inclusion import Inclusion, Outcome
-from contracts.compatibility.json_schema import includes
-from contracts.compatibility.json_schema.compiler import Compiler
-from contracts.compatibility.json_schema.counterexample import MAX_EFFORT
-from contracts.compatibility.json_schema.gaps import gaps
-from contracts.compatibility.json_schema.nodes import Interner, Side
-from contracts.compatibility.json_schema.prover import Budget, Prover
-from contracts.compatibility.json_schema.work import Effort, Work
 from contracts.errors import ContractError
+from contracts.inclusion.answer import Inclusion, Outcome
+from contracts.inclusion.json_schema import includes
+from contracts.inclusion.json_schema.compiler import Compiler
+from contracts.inclusion.json_schema.counterexample import MAX_EFFORT
+from contracts.inclusion.json_schema.gaps import gaps
+from contracts.inclusion.json_schema.nodes import Interner, Side
+from contracts.inclusion.json_schema.prover import Budget, Prover
+from contracts.inclusion.json_schema.work import Effort, Work
 from tests.unit.contracts.compatibility.json_schema.schemas import D2020, I, S, Schema, obj
 
 

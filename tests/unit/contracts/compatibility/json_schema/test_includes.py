@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.inclusion import Difference, Inclusion, Outcome
-from contracts.compatibility.json_schema import includes
-from contracts.compatibility.json_schema.codes import CODES
-from contracts.fields import tokens
+from contracts.document.fields import tokens
+from contracts.document.model import JsonSchema
+from contracts.formats.json_records import decode_exactly
 from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.model import JsonSchema
-from contracts.record import decode_exactly
+from contracts.inclusion.answer import Difference, Inclusion, Outcome
+from contracts.inclusion.json_schema import includes
+from contracts.inclusion.json_schema.codes import CODES
 from contracts.verdict import Violation
 from tests.unit.contracts.compatibility.json_schema.aparts import APARTS, Apart
 from tests.unit.contracts.compatibility.json_schema.container_widenings import CONTAINER_WIDENINGS

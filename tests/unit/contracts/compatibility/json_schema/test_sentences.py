@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.json_schema import Pair
+from contracts.inclusion.json_schema import Pair
 from tests.unit.contracts.compatibility.json_schema.schemas import I, S, obj
 
 CHANGES = [

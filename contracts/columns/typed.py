@@ -1,0 +1,353 @@
+"""Typed columns: which a contract has, and the records' values in them. No silent null, no silent rounding.
+
+A value is kept exactly, or it is a violation of stage column. One rounding is part of the types' meaning: `float` and
+`double` hold the nearest IEEE 754 number of any number in their range. An absent or null value is a null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from contracts.document.diagnosis import suggest
+from contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
+from contracts.document.model import Column, DataContract, Mask
+from contracts.errors import ContractError, Problem
+from contracts.formats import column_values as to
+from contracts.privacy.masks import Masks, masks_of
+from contracts.rules.compiled import Path, item_at, read
+from contracts.verdict import Severity, Stage, Violation
+
+TYPES: Final = (
+    "boolean", "int", "long", "float", "double", "decimal(p,s)", "string", "binary", "date", "timestamp",
+    "timestamp_ntz", "json",
+)  # fmt: skip
+"""Names of the column types."""
+
+_NANOSECONDS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
+_MAX_PRECISION: Final = 38
+_BLOCK_RECORDS: Final = 1_000
+_NUMBER: Final = frozenset({"number", "integer"})
+_TAKES: Final = {
+    "boolean": frozenset({"boolean"}),
+    "int": _NUMBER,
+    "long": _NUMBER,
+    "float": _NUMBER,
+    "double": _NUMBER,
+    "decimal": _NUMBER,
+    "string": frozenset({"string"}),
+    "binary": frozenset({"bytes"}),
+    "date": frozenset({"string", "integer"}),
+    "timestamp": frozenset({"string", "integer"}),
+    "timestamp_ntz": frozenset({"string", "integer"}),
+}
+
+
+_PLAIN_TYPES: Final = {
+    "boolean": "boolean",
+    "string": "string",
+    "integer": "long",
+    "number": "double",
+    "bytes": "binary",
+}
+_TIME_TYPES: Final = {
+    "date": "date",
+    "date-time": "timestamp",
+    "timestamp": "timestamp",
+    "local-timestamp": "timestamp_ntz",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A column type: its Arrow type, and how values of records become what it holds."""
+
+    arrow_type: pa.DataType
+    convert: to.Converter
+    bulk: to.Bulk | None = None
+    of_texts: to.OfTexts | None = None
+    takes_all: bool = False
+    """Whether it takes any value, because it keeps none of it: of a masked field."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumn:
+    """One column of the table: where its values come from, and how they become what its type holds."""
+
+    name: str
+    type: str
+    path: Path
+    kind: Kind
+
+    @property
+    def violation(self) -> Violation:
+        """Say that a record has a value that the column cannot hold."""
+        message = f"column {self.name} of type {self.type} cannot hold this value"
+        return Violation(Stage.COLUMN, self.name, join(self.path), Severity.ERROR, message)
+
+    def convert(self, records: list[Any]) -> tuple[pa.Array, list[int]]:
+        """Return the column of some records, and the positions of those whose value it cannot hold (null there)."""
+        return self.convert_values(self._read(records))
+
+    def convert_values(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
+        """Return the column of some values, and the positions of those that it cannot hold (null there)."""
+        if self.kind.bulk is not None:
+            try:
+                array = self.kind.bulk(values, self.kind.arrow_type)
+            except (pa.ArrowException, OverflowError):
+                array = None  # some value needs a closer look
+            if array is not None:
+                return array, []
+        convert = self.kind.convert
+        converted = [None if value is None else convert(value) for value in values]
+        refused = [
+            position
+            for position, (value, new) in enumerate(zip(values, converted, strict=True))
+            if new is None and value is not None
+        ]
+        return pa.array(converted, self.kind.arrow_type), refused
+
+    def holds(self, record: Any) -> bool:
+        """Return whether the column can hold the value of a record."""
+        value = read(record, self.path)
+        return value is None or self.kind.takes_all or self.kind.convert(value) is not None
+
+    def _read(self, records: list[Any]) -> list[Any]:
+        values = records
+        for token in self.path:
+            try:
+                values = [value.get(token) for value in values]
+            except AttributeError:  # no object: an array, or nothing
+                values = [
+                    value.get(token) if type(value) is dict else item_at(value, token) for value in values
+                ]
+        return values
+
+
+class TableRows:
+    """Collects records, and turns them into columns block by block.
+
+    Blocks keep few records alive at once: a whole batch of them costs more in memory and garbage collection than
+    all else here.
+    """
+
+    def __init__(self, columns: tuple[TypedColumn, ...]) -> None:
+        self._added = 0
+        self._columns = columns
+        self._block: list[Any] = []
+        self._chunks: list[list[pa.Array]] = [[] for _ in columns]
+        self._refused: list[int] = []
+
+    def add(self, record: Any) -> None:
+        """Add the next record of the batch."""
+        self._block.append(record)
+        if len(self._block) == _BLOCK_RECORDS:
+            self._convert()
+
+    def finish(self) -> tuple[list[pa.Array], list[int]]:
+        """Return the columns of all records added, and the positions of those that some column cannot hold."""
+        self._convert()
+        return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
+
+    def _convert(self) -> None:
+        for column, chunks in zip(self._columns, self._chunks, strict=True):
+            array, refused = column.convert(self._block)
+            self._refused += (self._added + position for position in refused)
+            chunks.append(array)
+        self._added += len(self._block)
+        self._block = []
+
+
+def compile_columns(
+    contract: DataContract, fields: SchemaFields, *, formats_hold: bool, masks: Masks | None = None
+) -> tuple[TypedColumn, ...]:
+    """Compile the columns of a contract, or derive them from the top level of its schema.
+
+    `formats_hold` says that the schema refuses strings that are not of their format. Raises ContractError with every
+    problem found.
+    """
+    problems: list[Problem] = []
+    masks = masks_of(contract) if masks is None else masks
+    if contract.columns:
+        columns = tuple(_declared(contract.columns, fields, masks, problems))
+    else:
+        columns = tuple(_derived(fields, masks, problems, formats_hold=formats_hold))
+    names = [column.name for column in columns]
+    blank = {column.name for column in columns if column.kind.bulk is to.bulk_nulls}
+    for index, name in enumerate(contract.primary_key):
+        if name in blank:
+            message = f"column `{name}` is redacted, and rows without a value have no key; hash it instead"
+            problems.append(Problem(f"/primary_key/{index}", message))
+        if name not in names and not problems:
+            near = suggest(name, names) if names else ""
+            problems.append(Problem(f"/primary_key/{index}", f"no column is named `{name}`{near}"))
+    if problems:
+        raise ContractError(tuple(problems))
+    return columns
+
+
+def _declared(
+    columns: tuple[Column, ...], fields: SchemaFields, masks: Masks, problems: list[Problem]
+) -> Iterator[TypedColumn]:
+    for index, column in enumerate(columns):
+        place = f"/columns/{index}"
+        found = fields.find(column.from_)
+        if found is None:
+            near = suggestion(column.from_, fields)
+            problems.append(Problem(f"{place}/from", f"the schema declares no field `{column.from_}`{near}"))
+            continue
+        if (array := _array_in(column.from_, fields)) is not None:
+            message = f"a column holds one value, and `*` stands for many; take `{array}` whole, as json"
+            problems.append(Problem(f"{place}/from", message))
+            continue
+        name = column.type.partition("(")[0]
+        path = tokens(column.from_)
+        kind = kind_of(column.type, found)
+        if (refusal := mask_refusal(masks, path, column.type)) is not None:
+            problems.append(Problem(place + refusal[0], refusal[1]))
+        elif kind is None:
+            message = f"no column type is named `{column.type}`{suggest(name, TYPES)}"
+            problems.append(Problem(f"{place}/type", message))
+        elif name != "json" and not found.types & _TAKES[name] and not _is_hashed(masks, path):
+            held = " or ".join(sorted(found.types)) or "nothing"
+            message = f"a column of type {column.type} never holds what `{column.from_}` is: {held}"
+            problems.append(Problem(f"{place}/type", message))
+        else:
+            yield TypedColumn(column.name, column.type, path, masked_kind(masks, path, kind))
+
+
+def mask_refusal(masks: Masks, path: Path, type_name: str) -> tuple[str, str] | None:
+    """Return why a column cannot hold what a mask leaves of its field: the place in the column, and the reason."""
+    over = masks.over(path)
+    if over is None:
+        return None
+    mask, steps = over
+    field = join(path[:steps])
+    if steps < len(path):
+        return (
+            "/from",
+            f"`{field}` is masked as a whole, and nothing of it is written; mask its members instead",
+        )
+    if mask is Mask.DROP:
+        return (
+            "/from",
+            f"`{field}` is dropped, and no column has it; remove the column, or write `mask: redact`",
+        )
+    if mask is Mask.HASH and type_name != "string":
+        return "/type", f"`{field}` is hashed, and a token is text; give the column the type string"
+    return None
+
+
+def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
+    """Return what a column of a field holds under the contract's masks."""
+    match masks.over(path):
+        case (Mask.HASH, _):
+            return Kind(pa.string(), masks.token, to.bulk_each(masks.token), takes_all=True)
+        case (Mask.REDACT, _):
+            return Kind(kind.arrow_type, to.nothing, to.bulk_nulls, takes_all=True)
+        case _ if masks.is_below(path):
+            return Kind(kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)))
+        case _:
+            return kind
+
+
+def _is_hashed(masks: Masks, path: Path) -> bool:
+    over = masks.over(path)
+    return over is not None and over[0] is Mask.HASH
+
+
+def _array_in(pointer: str, fields: SchemaFields) -> str | None:
+    """Return the array of which a pointer takes every element; None when it takes one value."""
+    path = tokens(pointer)
+    arrays = (join(path[:index]) for index, name in enumerate(path) if name == "*")
+    return next((array for array in arrays if "array" in (fields.find(array) or FieldType()).types), None)
+
+
+def _derived(
+    fields: SchemaFields, masks: Masks, problems: list[Problem], *, formats_hold: bool
+) -> Iterator[TypedColumn]:
+    taken: dict[str, str] = {}
+    for field_name in fields.top_level():
+        over = masks.over((field_name,))
+        if over is not None and over[0] is Mask.DROP:
+            continue
+        name = column_name(field_name)
+        pointer = join((field_name,))
+        place = f"/schema/definition/properties{pointer}"
+        found = fields.find(pointer) or FieldType()
+        is_hashed = _is_hashed(masks, (field_name,))
+        type_name = "string" if is_hashed else derived_type(found, formats_hold=formats_hold)
+        if type_name is None and over is not None:  # redacted: any type holds a null
+            type_name = "json"
+        # Query engines do not tell columns apart by case.
+        if name.lower() in taken:
+            message = f"`{pointer}` and `{taken[name.lower()]}` would both be column {name.lower()}"
+            problems.append(Problem(place, f"{message}; name the columns under `columns`"))
+        elif type_name is None:
+            held = " or ".join(sorted(found.types)) or "nothing"
+            message = f"no column type is plain for `{pointer}`, which may be {held}; give it under `columns`"
+            problems.append(Problem(place, message))
+        else:
+            kind = kind_of(type_name, found)
+            assert kind is not None, type_name  # noqa: S101 - derived types exist
+            taken[name.lower()] = pointer
+            yield TypedColumn(name, type_name, (field_name,), masked_kind(masks, (field_name,), kind))
+
+
+def column_name(field_name: str) -> str:
+    """Make a column name of a field's name: letters, digits and underscores, a letter first."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", field_name).lstrip("_")
+    return name if name[:1].isalpha() else f"c_{name}"
+
+
+def derived_type(found: FieldType, *, formats_hold: bool) -> str | None:
+    """Choose the column type for a field; None when none is plain."""
+    types = found.types - {"null"}
+    if types & {"object", "array"} or not types:
+        return "json"
+    if found.decimal is not None:
+        precision, scale = found.decimal
+        return f"decimal({precision},{scale})" if precision <= _MAX_PRECISION else "json"
+    if len(found.times) == 1 and (types == {"integer"} or (types == {"string"} and formats_hold)):
+        time = next(iter(found.times)).removesuffix("-millis").removesuffix("-micros").removesuffix("-nanos")
+        if time in _TIME_TYPES:
+            return _TIME_TYPES[time]
+    if len(types) == 1:
+        return _PLAIN_TYPES[next(iter(types))]
+    return "double" if types <= _NUMBER else None
+
+
+def kind_of(name: str, found: FieldType) -> Kind | None:
+    """Look up a column type by its name, for values of a field; None when there is none of this name."""
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= _MAX_PRECISION or scale > precision:
+            return None
+        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale), to.bulk_decimals)
+    unit = next((n for suffix, n in _NANOSECONDS.items() for time in found.times if time.endswith(suffix)), 1)
+    build = _KINDS.get(name)
+    return None if build is None else build(unit)
+
+
+_KINDS: Final[dict[str, Callable[[int], Kind]]] = {
+    "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool), to.bulk_of(bool)),
+    "int": lambda _: Kind(pa.int32(), to.whole_number(32), to.bulk_of(int)),
+    "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
+    "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
+    "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
+    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str), to.texts),
+    "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
+    "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
+    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.texts_as_days),
+    "timestamp": lambda unit: Kind(
+        pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants(unit), to.texts_as_instants
+    ),
+    "timestamp_ntz": lambda unit: Kind(
+        pa.timestamp("us"), to.local_time(unit), to.bulk_local_times(unit), to.texts_as_local_times
+    ),
+}

@@ -1,6 +1,0 @@
-"""Compatibility of Avro schemas: schema resolution, and what the specification leaves out of it."""
-
-from contracts.compatibility.avro.claims import CODES
-from contracts.compatibility.avro.resolution import Resolution, includes, resolve
-
-__all__ = ["CODES", "Resolution", "includes", "resolve"]

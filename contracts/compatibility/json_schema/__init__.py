@@ -1,5 +1,0 @@
-"""Compatibility of JSON Schemas: whether every document of the old one is a document of the new one."""
-
-from contracts.compatibility.json_schema.prove import Pair, Way, includes
-
-__all__ = ["Pair", "Way", "includes"]

@@ -1,0 +1,264 @@
+"""From pydantic's findings to sentences for the author of a contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from contracts.document import terms
+from contracts.document.model import DataContract
+from contracts.document.source import escape
+
+Path = tuple[str | int, ...]
+"""Keys and list positions, from the whole document to a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One mistake in the form of a document; `about` tells what `path` points at."""
+
+    path: Path
+    message: str
+    about: Literal["value", "key", "unknown key"] = "value"
+
+    @property
+    def pointer(self) -> str:
+        """The path as a JSON Pointer (RFC 6901)."""
+        return "".join(f"/{escape(str(token))}" for token in self.path)
+
+
+def diagnose(document: dict[str, Any], error: ValidationError) -> list[Finding]:
+    """Say in plain sentences what is wrong with the form of `document`."""
+    details: dict[Path, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # pydantic counts the sound items only, and the others are reported by themselves
+        details.setdefault(_path(document, detail), []).append(detail)
+    findings = [_finding(document, path, group) for path, group in details.items()]
+    misspelt = {name for finding in findings for name in _misspelt(document, finding)}
+    return [finding for finding in findings if finding.path not in misspelt]
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """End a sentence about an unknown word with the nearest known one, or with all of them."""
+    nearest = closest(word, known)
+    if nearest is not None:
+        return f"; did you mean `{nearest}`?"
+    return f"; use one of {', '.join(known)}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant, whatever its case; None when none is near."""
+    folded = {name.casefold(): name for name in known}
+    matches = get_close_matches(word.casefold(), folded, n=1)
+    return folded[matches[0]] if matches else None
+
+
+def _path(document: Any, detail: ErrorDetails) -> Path:
+    """Follow a location of pydantic, which also names branches of unions, through the document."""
+    path: Path = ()
+    value: Any = document
+    tag_follows = False
+    for step in detail["loc"]:
+        if tag_follows:
+            tag_follows = False
+            continue
+        if _has(value, step):
+            value = value[step]
+        elif detail["type"] == "missing":
+            return (*path, step)
+        else:
+            return path
+        path = (*path, step)
+        tag_follows = path == ("schema",) or (len(path) == 2 and path[0] == "rules")
+    return path
+
+
+def _has(value: Any, step: str | int) -> bool:
+    return (isinstance(value, dict) and step in value) or (isinstance(value, list) and isinstance(step, int))
+
+
+def _finding(document: dict[str, Any], path: Path, details: list[ErrorDetails]) -> Finding:
+    if all(detail["type"] in _EXPECTED for detail in details):
+        return Finding(path, _mismatch(path, details))
+    detail = next(detail for detail in details if detail["type"] not in _EXPECTED)
+    match detail["type"]:
+        case "extra_forbidden":
+            known = _known_keys(document, path[:-1])
+            return Finding(path, f"unknown key `{path[-1]}`{suggest(str(path[-1]), known)}", "unknown key")
+        case "union_tag_invalid" | "union_tag_not_found":
+            return _wrong_kind(path, detail)
+        case "missing":
+            return Finding(path, f"`{path[-1]}` is missing")
+    sentence = _sentence(detail)
+    if detail["loc"][-1] == "[key]":
+        return Finding(path, f"the key {sentence}", "key")
+    return Finding(path, f"{_subject(path)} {sentence}")
+
+
+def _misspelt(document: Any, finding: Finding) -> Iterator[Path]:
+    """Name the missing key that an unknown key was probably meant to be: one mistake, one message."""
+    if finding.about == "unknown key":
+        parent = finding.path[:-1]
+        nearest = closest(str(finding.path[-1]), _known_keys(document, parent))
+        if nearest is not None:
+            yield (*parent, nearest)
+
+
+def _known_keys(document: Any, path: Path) -> list[str]:
+    """Return the keys that the mapping at `path` may have and does not have yet, in the model's order."""
+    part: type[BaseModel] = DataContract
+    value = document
+    for step in path:
+        value = value[step]
+        if isinstance(step, str):
+            candidates = list(_models(_field(part, step).annotation))
+        part = next((each for each in candidates if _fits(each, value)), part)
+    names = (field.alias or name for name, field in part.model_fields.items())
+    return [name for name in names if name not in value]
+
+
+def _field(part: type[BaseModel], key: str) -> FieldInfo:
+    return next(field for name, field in part.model_fields.items() if key == (field.alias or name))
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
+
+
+def _fits(part: type[BaseModel], value: Any) -> bool:
+    """Return whether a mapping has the fixed words (`kind`, `type`) that tell the models of a union apart."""
+    fixed = {
+        name: get_args(field.annotation)
+        for name, field in part.model_fields.items()
+        if name in {"kind", "type"} and get_origin(field.annotation) is Literal
+    }
+    return isinstance(value, dict) and all(value.get(name) in words for name, words in fixed.items())
+
+
+def _wrong_kind(path: Path, detail: ErrorDetails) -> Finding:
+    key, known = _discriminator(path, detail)
+    if detail["type"] == "union_tag_invalid":
+        word = str(detail["ctx"]["tag"])
+        return Finding((*path, key), f"unknown {key} `{word:.40}`{suggest(word, known)}")
+    known_keys = {name for part in _union(path) for name in part.model_fields}
+    for name in detail["input"]:
+        if name not in known_keys and closest(str(name), [key]) is not None:
+            return Finding((*path, name), f"unknown key `{name}`; did you mean `{key}`?", "key")
+    return Finding((*path, key), f"`{key}` is missing; use one of {', '.join(known)}")
+
+
+def _discriminator(path: Path, detail: ErrorDetails) -> tuple[str, list[str]]:
+    """Return the key that tells the models of the union at `path` apart, and the words that it may have."""
+    key = str(detail["ctx"]["discriminator"]).strip("'")
+    return key, [word for part in _union(path) for word in get_args(part.model_fields[key].annotation)]
+
+
+def _union(path: Path) -> list[type[BaseModel]]:
+    return list(_models(_field(DataContract, str(path[0])).annotation))
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+
+_FORMS = {
+    terms.POINTER_PATTERN: "a JSON Pointer such as /address/postcode",
+    terms.RULE_ID_PATTERN: "an id of lower-case letters, digits, `.`, `_` and `-`, such as age-is-known",
+    terms.IDENTIFIER_PATTERN: "an id of letters, digits, `.`, `_` and `-`, such as hospital.admissions",
+    terms.VERSION_PATTERN: "a semantic version such as 1.2.0",
+    terms.COLUMN_PATTERN: "a name of letters, digits and `_` that begins with a letter",
+    terms.BOUND_PATTERN: "a number, or in quotes a duration such as PT15M or a number that no double is",
+    terms.TOPIC_PATTERN: "a topic name of letters, digits, `.`, `_` and `-`, at most 249 of them",
+}
+
+
+def _mismatch(path: Path, details: list[ErrorDetails]) -> str:
+    found = details[0]["input"]
+    kinds = list(dict.fromkeys(_EXPECTED[detail["type"]] for detail in details))
+    if "a number" in kinds and "a whole number" in kinds:
+        kinds.remove("a whole number")
+    hint = "; put it in quotes" if kinds == ["text"] and isinstance(found, int | float) else ""
+    return f"{_subject(path)} must be {' or '.join(kinds)}, not {_described(found)}{hint}"
+
+
+def _subject(path: Path) -> str:
+    return f"`{path[-1]}`" if path and isinstance(path[-1], str) else "this"
+
+
+def _described(value: Any) -> str:
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return f"the number {value!s:.40}"
+        case str():
+            return f"the text `{value:.40}`"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    """Return what is wrong with a value of the right type, as the rest of a sentence about it."""
+    match detail["type"]:
+        case "literal_error" | "enum":
+            return _choice(detail)
+        case "string_pattern_mismatch":
+            return _form(detail)
+        case "too_short":
+            least = detail["ctx"]["min_length"]
+            return f"needs at least {least} item{'s' if least > 1 else ''}"
+        case "greater_than_equal":
+            return f"must be at least {detail['ctx']['ge']:g}"
+        case "less_than_equal":
+            return f"must be at most {detail['ctx']['le']:g}"
+        case _:
+            return f"is wrong: {detail['msg']}"
+
+
+def _choice(detail: ErrorDetails) -> str:
+    known = _words(str(detail["ctx"]["expected"]))
+    found = detail["input"]
+    if len(known) == 1:
+        return f"must be `{known[0]}`, not {_described(found)}"
+    if isinstance(found, str):
+        return f"cannot be `{found:.40}`{suggest(found, known)}"
+    return f"must be one of {', '.join(known)}, not {_described(found)}"
+
+
+def _form(detail: ErrorDetails) -> str:
+    pattern, found = str(detail["ctx"]["pattern"]), str(detail["input"])
+    sentence = f"must be {_FORMS[pattern]}, not `{found:.80}`"
+    rooted = f"/{found}" if "/" in found else "/" + found.replace(".", "/")
+    if pattern == terms.POINTER_PATTERN and re.search(pattern, rooted):
+        sentence += f"; did you mean `{rooted}`?"
+    return sentence
+
+
+def _words(expected: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expected) or [
+        expected.lower()
+    ]  # True, the only other literal, is true in YAML

@@ -1,0 +1,93 @@
+"""Which fields a schema declares, and what they may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+
+from contracts.document.source import escape
+
+ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object", "array", "bytes"})
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """What a field may hold.
+
+    `types` are JSON type names (`integer` is kept beside `number`; Avro bytes are `bytes`). `times` are the formats of
+    its strings, or the logical types of its integers, that say when: `date`, `date-time`, `timestamp-millis` and so on.
+    `decimal` is precision and scale of a number that has them. `is_closed`: an object of the field has no other members
+    than those that the schema declares.
+    """
+
+    types: frozenset[str] = ANY_TYPE
+    times: frozenset[str] = frozenset()
+    decimal: tuple[int, int] | None = None
+    is_closed: bool = False
+
+    def both(self, other: FieldType) -> FieldType:
+        """Combine two types that hold together."""
+        return FieldType(
+            _intersection(self.types, other.types),
+            self.times | other.times,
+            is_closed=self.is_closed or other.is_closed,
+        )
+
+    def either(self, other: FieldType) -> FieldType:
+        """Combine two types of which one holds."""
+        decimals = {each.decimal for each in (self, other) if each.types - {"null"}}
+        objects = [each.is_closed for each in (self, other) if "object" in each.types]
+        return FieldType(
+            self.types | other.types,
+            self.times | other.times,
+            decimals.pop() if len(decimals) == 1 else None,
+            is_closed=bool(objects) and all(objects),
+        )
+
+
+class SchemaFields(Protocol):
+    """The fields that a schema declares."""
+
+    def find(self, pointer: str) -> FieldType | None:
+        """Look a field up by its JSON Pointer; None when the schema does not declare it."""
+        ...
+
+    def pointers(self) -> tuple[str, ...]:
+        """Pointers of the declared fields, outermost first; bounded, for suggestions and columns."""
+        ...
+
+    def top_level(self) -> tuple[str, ...]:
+        """Names of the fields of the record itself, in the order of the schema."""
+        ...
+
+    def names(self) -> frozenset[str]:
+        """Every name that the schema declares anywhere."""
+        ...
+
+
+def tokens(pointer: str) -> tuple[str, ...]:
+    """Split a JSON Pointer. Source: RFC 6901 section 4."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+
+
+def join(parts: tuple[str, ...]) -> str:
+    """Write a JSON Pointer."""
+    return "".join(f"/{escape(part)}" for part in parts)
+
+
+def suggestion(pointer: str, fields: SchemaFields) -> str:
+    """Return the end of a message: the declared field with the nearest name."""
+    declared = fields.pointers()
+    near = get_close_matches(pointer, declared, n=1, cutoff=0.6)
+    if not near:
+        last = pointer.rpartition("/")[2]
+        near = [each for each in declared if each.rpartition("/")[2] == last]
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _intersection(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
+    both = one & other
+    if ("number" in one and "integer" in other) or ("integer" in one and "number" in other):
+        both |= {"integer"}
+    return both

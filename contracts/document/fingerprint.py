@@ -1,0 +1,23 @@
+"""The fingerprint of a contract: equal exactly when two documents say the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from contracts.document.model import DataContract
+
+
+def canonical_bytes(contract: DataContract) -> bytes:
+    """Encode a contract so that equal contracts give equal bytes.
+
+    JSON in UTF-8 without spaces, keys sorted by code point, values left at their default left out; comments,
+    key order, YAML or JSON, and a schema inside or beside the contract make no difference.
+    """
+    document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return json.dumps(document, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def fingerprint(contract: DataContract) -> str:
+    """SHA-256 of the canonical bytes, as 64 lower-case hexadecimal digits."""
+    return hashlib.sha256(canonical_bytes(contract)).hexdigest()

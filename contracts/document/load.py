@@ -1,0 +1,325 @@
+"""Contract documents: from a file or a request body to a contract, with every mistake located; and back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from contracts.document.consistency import inconsistencies
+from contracts.document.diagnosis import Finding, diagnose
+from contracts.document.json_source import read_json
+from contracts.document.model import SCHEMA_KEY, DataContract
+from contracts.document.source import Place, Source, escape, syntax_error
+from contracts.document.yaml_source import read_yaml
+from contracts.errors import ContractError, Problem
+
+MAX_JSON_BYTES = 4 * 1024 * 1024
+"""Largest JSON document or schema."""
+MAX_YAML_BYTES = 256 * 1024
+"""Largest YAML document: reading its grammar is slow, and a registry reads what strangers post. JSON may be larger."""
+
+_DEFINITION = "/schema/definition"
+
+ReadSchema = Callable[[str], bytes]
+"""Gives the content of `schema.file`. Raises OSError when it cannot, ValueError when it will not; both in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedContract:
+    """A contract, self-contained (its schema under `definition`), and where each part of it was written."""
+
+    contract: DataContract
+    document: Source
+    schema: Source | None = None
+    warnings: tuple[Problem, ...] = ()
+    """Located names that may be misspelt; filled in by `lint` and by a publication."""
+
+    def locate(self, problem: Problem) -> Problem:
+        """Fill in file, line and column of a problem that has only a pointer into the contract."""
+        if problem.line is not None:
+            return problem
+        return _locate(problem, self.document, self.schema)
+
+
+def load_contract(path: Path) -> LoadedContract:
+    """Load a contract file (YAML or JSON) and the schema file that it names.
+
+    `schema.file` is relative to the contract file and must lie in its folder or below: a contract and its schema
+    travel together, and a stranger's contract must not make CI read other files.
+
+    Raises ContractError with every problem of the document, located and in document order.
+    """
+    return read_draft(path).finish()
+
+
+def parse_contract(text: str | bytes, *, name: str, read_schema: ReadSchema | None) -> LoadedContract:
+    """Parse a contract document.
+
+    `name` stands in messages; its ending tells JSON (.json) from YAML (.yaml, .yml), and without one the text
+    does. With `read_schema=None` the document must be self-contained.
+
+    Raises ContractError with every problem of the document, located and in document order.
+    """
+    return _parse_draft(text, name, read_schema).finish()
+
+
+def dump_contract(contract: DataContract) -> bytes:
+    """Write a self-contained contract as a JSON document in UTF-8 that `parse_contract` reads back.
+
+    Fields stand in the order of the model and the schema in the order of its author, because derived columns
+    follow it; values left at their default are left out. Two dumps say the same exactly when
+    `contracts.document.fingerprint.fingerprint` is equal.
+    """
+    document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What could be read of a document, and what is wrong with it so far.
+
+    `contract` is there when the document, apart from parts that are wrong by themselves, makes one; `rules` gives
+    for each of its rules the index in the document.
+    """
+
+    document: Source
+    schema: Source | None
+    problems: tuple[Problem, ...]
+    contract: DataContract | None
+    rules: tuple[int, ...] = ()
+
+    def locate(self, problem: Problem) -> Problem:
+        """Locate a problem of the draft's contract, whose rules may be fewer than the document's."""
+        match problem.pointer.split("/"):
+            case ["", "rules", index, *rest] if index.isdecimal():
+                pointer = "/".join(("/rules", str(self.rules[int(index)]), *rest))
+                problem = Problem(pointer, problem.message)
+        return _locate(problem, self.document, self.schema)
+
+    def finish(self, more: Iterable[Problem] = ()) -> LoadedContract:
+        """Return the contract. Raises ContractError with every problem of the draft and `more`, in document order."""
+        problems = dict.fromkeys([*self.problems, *more])  # compiling finds contradictions too
+        if problems or self.contract is None:
+            raise ContractError(tuple(sorted(problems, key=lambda each: _order(each, self.document.name))))
+        return LoadedContract(self.contract, self.document, self.schema)
+
+
+def _order(problem: Problem, name: str) -> tuple[bool, int, int]:
+    return (problem.file != name, problem.line or 0, problem.column or 0)
+
+
+def read_draft(path: Path) -> Draft:
+    """Read what there is of a contract file. Raises ContractError for a file that is no mapping."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise syntax_error(str(path), Place(1, 1), f"cannot be read: {error.strerror}") from None
+    return _parse_draft(content, str(path), _schema_reader(path.parent))
+
+
+def _parse_draft(text: str | bytes, name: str, read_schema: ReadSchema | None) -> Draft:
+    document = _read_source(name, text)
+    if not isinstance(document.value, dict):
+        raise syntax_error(
+            name, Place(1, 1), "a contract is a mapping; it begins with `apiVersion: tidegate/v1`"
+        )
+    problems = list(document.problems)
+    schema = None
+    try:
+        schema = _read_schema_file(document, read_schema)
+        problems += schema.problems if schema else ()
+    except ContractError as error:
+        problems += error.problems
+    value = _with_definition(document.value, schema)
+    value, unread = _with_set_values(value, document, read_schema)
+    problems += unread
+    if isinstance(value.get(SCHEMA_KEY), str):
+        value = {key: part for key, part in value.items() if key != SCHEMA_KEY}
+    is_complete = not problems
+    contract, findings, rules = _build(value)
+    problems += [_place(finding, document, schema) for finding in findings]
+    if contract is None:
+        return Draft(document, schema, tuple(problems), None)
+    draft = Draft(document, schema, (), contract, rules)
+    problems += [draft.locate(problem) for problem in inconsistencies(contract)]
+    return replace(draft, problems=tuple(problems), contract=contract if is_complete else None)
+
+
+def _build(document: dict[str, Any]) -> tuple[DataContract | None, list[Finding], tuple[int, ...]]:
+    """Build the contract, without unknown keys and without rules that are wrong by themselves.
+
+    Returns None when it needs more than that to be left out; what is wrong; and for each rule its index in the
+    document.
+    """
+    rules = document.get("rules", [])
+    indexes = tuple(range(len(rules))) if isinstance(rules, list) else ()
+    try:
+        return DataContract.model_validate_json(json.dumps(document), strict=True), [], indexes
+    except ValidationError as error:
+        findings = diagnose(document, error)
+    sound, indexes = _without(document, findings)
+    try:
+        return DataContract.model_validate_json(json.dumps(sound), strict=True), findings, indexes
+    except ValidationError:
+        return None, findings, ()
+
+
+def _without(document: dict[str, Any], findings: list[Finding]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Leave out unknown keys, and rules with any mistake; the mistakes of the rest can then be told too."""
+    sound = copy.deepcopy(document)
+    wrong_rules = set()
+    for finding in findings:
+        match finding.path:
+            case ("rules", int(index), *_):
+                wrong_rules.add(index)
+            case (*parents, str(last)) if finding.about == "unknown key":
+                part: Any = sound
+                for step in parents:
+                    part = part[step]
+                del part[last]
+            case _:
+                pass  # without this part there is no contract
+    rules = sound.get("rules")
+    if not isinstance(rules, list):
+        return sound, ()
+    indexes = tuple(index for index in range(len(rules)) if index not in wrong_rules)
+    return {**sound, "rules": [rules[index] for index in indexes]}, indexes
+
+
+def _place(finding: Finding, document: Source, schema: Source | None) -> Problem:
+    if finding.about == "value":
+        return _locate(Problem(finding.pointer, finding.message), document, schema)
+    return document.problem(finding.pointer, finding.message, at_key=True)
+
+
+def _read_source(name: str, content: str | bytes) -> Source:
+    """Read JSON or YAML, by the name's ending or, without one, by the first character."""
+    text = _decode(name, content)
+    suffix = PurePosixPath(name).suffix.lower()
+    is_json = suffix in {".json", ".avsc"}
+    if not is_json and suffix not in {".yaml", ".yml"}:
+        is_json = text.lstrip()[:1] in {"{", "["}
+    limit = MAX_JSON_BYTES if is_json else MAX_YAML_BYTES
+    if len(text) > limit:
+        raise syntax_error(name, Place(1, 1), f"larger than {limit // 1024} KiB")
+    return read_json(name, text) if is_json else read_yaml(name, text)
+
+
+def _decode(name: str, content: str | bytes) -> str:
+    if isinstance(content, str):
+        return content
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - content.rfind(b"\n", 0, error.start)
+        raise syntax_error(name, Place(line, column), "not UTF-8; save the file in UTF-8") from None
+
+
+def _read_schema_file(document: Source, read_schema: ReadSchema | None) -> Source | None:
+    """Read the file that the document's schema names; None when it names none. Raises ContractError, located."""
+    part = document.value.get("schema")
+    if not isinstance(part, dict):
+        return None
+    match part.get("file"), part.get("definition"):
+        case None, None:
+            message = "the schema is missing: name its `file`, or write it under `definition`"
+            raise ContractError((document.problem("/schema", message),))
+        case str(file), None:
+            return _fetch_schema(document, file, read_schema)
+        case (_, None) | (None, _):
+            return None
+        case _:
+            message = "give the schema either by `file` or by `definition`, not by both"
+            raise ContractError((document.problem("/schema/definition", message, at_key=True),))
+
+
+def _fetch_schema(document: Source, file: str, read_schema: ReadSchema | None) -> Source:
+    if read_schema is None:
+        message = "no file is read here; put the schema itself under `definition`"
+        raise ContractError((document.problem("/schema/file", message),))
+    try:
+        return _read_source(str(PurePosixPath(document.name).parent / file), read_schema(file))
+    except OSError as error:
+        message = f"cannot read `{file}`: {error.strerror or error}"
+    except ValueError as error:
+        message = str(error)
+    raise ContractError((document.problem("/schema/file", message),))
+
+
+def _with_definition(document: dict[str, Any], schema: Source | None) -> dict[str, Any]:
+    if schema is None:
+        return document
+    part = {key: value for key, value in document["schema"].items() if key != "file"}
+    return {**document, "schema": {**part, "definition": schema.value}}
+
+
+def _with_set_values(
+    value: dict[str, Any], document: Source, read_file: ReadSchema | None
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Put the values that files give into the reference sets that name them; returns what is wrong with files too."""
+    sets = value.get("reference_sets")
+    named = {
+        name: part
+        for name, part in (sets.items() if isinstance(sets, dict) else ())
+        if isinstance(part, dict) and isinstance(part.get("file"), str) and "values" not in part
+    }
+    problems: list[Problem] = []
+    read: dict[str, Any] = {}
+    for name, part in named.items():
+        place = f"/reference_sets/{escape(name)}/file"
+        try:
+            if read_file is None:
+                raise ValueError("no file is read here; put the values themselves under `values`")  # noqa: TRY301 - one place for all
+            values = _read_values(part["file"], read_file(part["file"]))
+        except OSError as error:
+            problems.append(
+                document.problem(place, f"cannot read `{part['file']}`: {error.strerror or error}")
+            )
+        except ValueError as error:
+            problems.append(document.problem(place, str(error)))
+        except ContractError as error:
+            problems += error.problems
+        else:
+            read[name] = {key: member for key, member in part.items() if key != "file"} | {"values": values}
+    return (value if not read else {**value, "reference_sets": {**value["reference_sets"], **read}}), problems
+
+
+def _read_values(file: str, content: bytes) -> list[Any]:
+    """Read a reference set: a JSON or YAML list, by the name's ending, else text with a value a line."""
+    if PurePosixPath(file).suffix.lower() not in {".json", ".yaml", ".yml"}:
+        values: Any = [line.strip() for line in _decode(file, content).splitlines() if line.strip()]
+    else:
+        source = _read_source(file, content)
+        if source.problems:
+            raise ContractError(source.problems)
+        values = source.value
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"`{file}` holds no list of values")
+    return values
+
+
+def _schema_reader(folder: Path) -> ReadSchema:
+    def read(file: str) -> bytes:
+        path = (folder / file).resolve()
+        if PurePosixPath(file).is_absolute() or not path.is_relative_to(folder.resolve()):
+            raise ValueError(
+                f"`{file}` is outside the contract's folder; keep the schema beside the contract"
+            )
+        return path.read_bytes()
+
+    return read
+
+
+def _locate(problem: Problem, document: Source, schema: Source | None) -> Problem:
+    pointer = problem.pointer
+    if schema is not None and (pointer == _DEFINITION or pointer.startswith(f"{_DEFINITION}/")):
+        placed = schema.problem(pointer.removeprefix(_DEFINITION), problem.message)
+        return Problem(pointer, problem.message, placed.file, placed.line, placed.column)
+    return document.problem(pointer, problem.message)

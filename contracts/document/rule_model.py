@@ -1,0 +1,220 @@
+"""The kinds of rules that a contract document can have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from contracts.document.terms import BOUND_PATTERN, Identifier, OnViolation, Part, Pointer, RuleId, Scalar
+from contracts.verdict import Severity
+
+
+class _Rule(Part):
+    id: RuleId
+    description: str | None = Field(
+        default=None, description="Why the rule exists, shown to whoever meets a refusal."
+    )
+    severity: Severity = Field(
+        default=Severity.ERROR,
+        description="error: on_violation decides about the record; warning: it is written and counted.",
+    )
+    on_violation: OnViolation | None = Field(
+        default=None, description="Overrides the contract's on_violation for this rule."
+    )
+    nulls: Literal["pass", "violate"] = Field(
+        default="pass",
+        description="Whether an absent or null field passes (it is unknown) or violates the rule.",
+    )
+
+
+_VALUES_OR_SET = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]}, {"required": ["set"]}]})
+
+
+class Forbidden(_Rule):
+    """The field must not hold one of these values: sentinels such as 999 or 1900-01-01."""
+
+    kind: Literal["forbidden"] = Field(description="Sentinels: values that stand for something unknown.")
+    field: Pointer
+    values: tuple[Scalar, ...] = Field(
+        default=(),
+        min_length=1,
+        description="Values that the field must not hold.",
+        examples=[[999], ["1900-01-01"]],
+    )
+    set: Identifier | None = Field(
+        default=None, description="A reference set of the contract, instead of values."
+    )
+
+    model_config = _VALUES_OR_SET
+
+
+Now = Literal["record", "batch"]
+
+
+Bound = int | float | Annotated[str, Field(pattern=BOUND_PATTERN)]
+"""A number; as text a duration, or a decimal that no double is."""
+
+
+_BOUNDS = (
+    "minimum",
+    "exclusive_minimum",
+    "maximum",
+    "exclusive_maximum",
+    "not_before",
+    "after",
+    "not_after",
+    "before",
+)
+
+
+_NOW = "What `now` is: the record's own timestamp (in Kafka), or the moment at which its batch is judged."
+
+
+class Range(_Rule):
+    """The field must lie in a range: of numbers, of durations, or of dates and timestamps (RFC 3339).
+
+    A date or timestamp may be given from `now` on: `now`, `now + 5 minutes`, `now - P1D`.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": [name]} for name in _BOUNDS]})
+
+    kind: Literal["range"] = Field(description="Bounds of a number, a duration, a date or a timestamp.")
+    field: Pointer
+    minimum: Bound | None = Field(
+        default=None,
+        description="Smallest number or duration allowed; as text a decimal that no double is, or a duration.",
+        examples=[0, "0.30000000000000001", "PT15M"],
+    )
+    maximum: Bound | None = Field(default=None, description="Largest number or duration allowed.")
+    exclusive_minimum: Bound | None = Field(
+        default=None, description="Numbers or durations must be above this."
+    )
+    exclusive_maximum: Bound | None = Field(
+        default=None, description="Numbers or durations must be below this."
+    )
+    not_before: str | None = Field(default=None, description="Earliest date or timestamp allowed.")
+    not_after: str | None = Field(
+        default=None,
+        description="Latest date or timestamp allowed.",
+        examples=["2099-12-31", "now + 5 minutes"],
+    )
+    after: str | None = Field(default=None, description="Dates or timestamps must be later than this.")
+    before: str | None = Field(default=None, description="Dates or timestamps must be earlier than this.")
+    now: Now = Field(default="record", description=_NOW)
+
+
+class Freshness(_Rule):
+    """The moment in the field must be recent: at most so old, and if given at most so far ahead."""
+
+    kind: Literal["freshness"] = Field(description="How old a date or timestamp may be.")
+    field: Pointer
+    max_age: str = Field(
+        description="Longest time from the field's moment to now: a number of units, or an ISO 8601 duration.",
+        examples=["15 minutes", "P1D"],
+    )
+    max_ahead: str | None = Field(
+        default=None, description="Longest time from now to a moment of the field that lies ahead."
+    )
+    now: Now = Field(default="record", description=_NOW)
+
+
+class Ordered(_Rule):
+    """The fields must not decrease from first to last (with `strict`: must increase)."""
+
+    kind: Literal["ordered"] = Field(description="Fields whose values follow each other.")
+    fields: tuple[Pointer, ...] = Field(
+        min_length=2, description="Fields of one type, in the order in which their values must stand."
+    )
+    strict: bool = Field(default=False, description="Whether equal neighbours violate the rule too.")
+    compare_as: Literal["date", "timestamp"] | None = Field(
+        default=None,
+        description="How dates and timestamps compare with each other, in UTC: by the day, or a date as its first moment.",
+    )
+
+
+class Matches(_Rule):
+    """The string must contain a match of the pattern (RE2 syntax, linear time; anchor it with ^ and $)."""
+
+    kind: Literal["matches"] = Field(description="A pattern for text.")
+    field: Pointer
+    pattern: str = Field(
+        description="Regular expression in RE2 syntax, found anywhere in the text unless anchored."
+    )
+
+
+class OneOf(_Rule):
+    """The field must hold one of these values."""
+
+    kind: Literal["one_of"] = Field(description="A list of the values allowed.")
+    field: Pointer
+    values: tuple[Scalar, ...] = Field(
+        default=(), min_length=1, description="Values that the field may hold."
+    )
+    set: Identifier | None = Field(
+        default=None, description="A reference set of the contract, instead of values."
+    )
+
+    model_config = _VALUES_OR_SET
+
+
+class Condition(Part):
+    """When a `required_when` rule applies: the field equals a value, is one of several, or is present and not null.
+
+    Exactly one of `equals`, `one_of` and `present` is given. `equals: null` asks for a field that is null, so it
+    is `model_fields_set`, not the value, that tells whether `equals` was given.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [name]} for name in ("equals", "one_of", "present")]}
+    )
+
+    field: Pointer
+    equals: Scalar = Field(default=None, description="The rule applies when the field has this value.")
+    one_of: tuple[Scalar, ...] | None = Field(
+        default=None, min_length=1, description="The rule applies when the field has one of these values."
+    )
+    present: Literal[True] | None = Field(
+        default=None, description="The rule applies when the field is present and not null."
+    )
+
+    @model_serializer(mode="wrap")
+    def _keep_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Keep `equals: null` where values left at their default are left out."""
+        document: dict[str, Any] = serialize(self)
+        return {**document, "equals": self.equals} if "equals" in self.model_fields_set else document
+
+
+class RequiredWhen(_Rule):
+    """The field must be present and not null when the condition holds."""
+
+    kind: Literal["required_when"] = Field(description="A field that other fields make necessary.")
+    field: Pointer
+    when: Condition = Field(description="The condition under which the field is required.")
+
+
+class Cel(_Rule):
+    """A Common Expression Language expression over `this`, the record; it must not be false.
+
+    With `field` it is asked about the value of that field too: `value`, and `parent`, the object that holds it.
+    """
+
+    kind: Literal["cel"] = Field(description="An expression over the whole record, or over a field.")
+    expr: str = Field(
+        description="Expression in CEL that gives true for a good record.",
+        examples=['this.ward != "icu" || has(this.consultant)'],
+    )
+    field: Pointer | None = Field(
+        default=None,
+        description="The field whose value the expression calls `value`; without one it has none.",
+    )
+    strict: bool = Field(
+        default=False,
+        description="Whether a value that the expression needs and a record lacks breaks the rule, as other errors do.",
+    )
+
+
+Rule = Annotated[
+    Forbidden | Range | Freshness | Ordered | Matches | OneOf | RequiredWhen | Cel,
+    Field(discriminator="kind"),
+]

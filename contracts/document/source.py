@@ -1,0 +1,178 @@
+"""A document as its author wrote it: the value, and the line and column of every part of it.
+
+Both syntaxes, `contracts.document.json_source` and `contracts.document.yaml_source`, build the same tree of nodes; `resolve` turns the
+tree into plain values and places. Values are exact: an integer of any size stays an integer, and a fraction that a
+double would change is refused, because the fingerprint of a contract must not depend on a parser's rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from typing import Any
+
+from contracts.errors import ContractError, Problem
+
+MAX_DEPTH = 100
+"""Deepest nesting of a document."""
+MAX_NODES = 200_000
+"""Most values a document may have once its aliases are followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line and a column, both counted from 1; the column counts characters."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A scalar; `written` is its text in the document, needed when it stands as a key."""
+
+    place: Place
+    value: str | int | float | bool | None
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A sequence."""
+
+    place: Place
+    nodes: list[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A mapping, with repeated keys still in it."""
+
+    place: Place
+    pairs: list[tuple[Leaf, Node]]
+
+
+Node = Leaf | Items | Entries
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One document: its plain value, and where each JSON Pointer (RFC 6901) into it stands.
+
+    `values` holds the place where a value begins, `keys` the place of the key that names it, `blocks` the pointers
+    of mappings and sequences.
+    """
+
+    name: str
+    value: Any
+    values: dict[str, Place]
+    keys: dict[str, Place]
+    blocks: frozenset[str]
+    problems: tuple[Problem, ...] = ()
+
+    def problem(self, pointer: str, message: str, *, at_key: bool = False) -> Problem:
+        """Locate a problem at `pointer`, or at the nearest part of it that the document has.
+
+        A scalar is located where it begins, a mapping or sequence (and with `at_key` anything) at its key.
+        """
+        place = self._place(pointer, at_key=at_key)
+        return Problem(pointer, message, self.name, place.line, place.column)
+
+    def _place(self, pointer: str, *, at_key: bool) -> Place:
+        while pointer and pointer not in self.values:
+            pointer = pointer.rpartition("/")[0]
+            at_key = True
+        begin = self.values.get(pointer, Place(1, 1))
+        key = self.keys.get(pointer)
+        # The block under a key begins on the next line; people look for the key.
+        return key if key is not None and (at_key or pointer in self.blocks) else begin
+
+
+def syntax_error(name: str, place: Place, message: str) -> ContractError:
+    """Build the error for a document that cannot be read at all."""
+    return ContractError((Problem("", message, name, place.line, place.column),))
+
+
+def escape(token: str) -> str:
+    """Escape one reference token of a JSON Pointer. Source: RFC 6901 section 3."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def exact_number(text: str) -> int | float | None:
+    """Read a decimal number without changing it; None when a double would.
+
+    0.1 is kept, for a double gives it back as written; 0.30000000000000001 and 1e400 are not.
+    """
+    try:
+        return int(text)
+    except ValueError:  # no integer, or one of more digits than Python converts
+        number = float(text)
+    if not isfinite(number):
+        return None
+    try:
+        return number if Decimal(text) == Decimal(repr(number)) else None
+    except InvalidOperation:  # an exponent that no decimal has either
+        return None
+
+
+def resolve(name: str, root: Node) -> Source:
+    """Turn a tree of nodes into a source. Raises ContractError when aliases make it too large."""
+    resolver = _Resolver(name)
+    value = resolver.value_of(root, "")
+    return Source(
+        name, value, resolver.values, resolver.keys, frozenset(resolver.blocks), tuple(resolver.problems)
+    )
+
+
+@dataclass(slots=True)
+class _Resolver:
+    name: str
+    values: dict[str, Place] = field(default_factory=dict)
+    keys: dict[str, Place] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def value_of(self, node: Node, pointer: str) -> Any:
+        if len(self.values) >= MAX_NODES:
+            raise syntax_error(self.name, node.place, f"the document has more than {MAX_NODES:,} values")
+        self.values[pointer] = node.place
+        match node:
+            case Leaf():
+                return self._scalar(node, pointer)
+            case Items():
+                self.blocks.add(pointer)
+                return [self.value_of(item, f"{pointer}/{index}") for index, item in enumerate(node.nodes)]
+            case Entries():
+                self.blocks.add(pointer)
+                return self._mapping(node, pointer)
+
+    def _mapping(self, node: Entries, pointer: str) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key, value in node.pairs:
+            name = self._unicode(key.written, pointer, key.place)
+            child = f"{pointer}/{escape(name)}"
+            if name in mapping:
+                first = self.keys[child]
+                message = f"key `{name}` is given twice; the first is at {first.line}:{first.column}"
+                self._report(child, message, key.place)
+                continue
+            self.keys[child] = key.place
+            mapping[name] = self.value_of(value, child)
+        return mapping
+
+    def _scalar(self, leaf: Leaf, pointer: str) -> str | float | bool | None:
+        if isinstance(leaf.value, str):
+            return self._unicode(leaf.value, pointer, leaf.place)
+        return leaf.value
+
+    def _unicode(self, text: str, pointer: str, place: Place) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self._report(pointer, "a lone surrogate (\\ud800 to \\udfff) is no character", place)
+            return text.encode(errors="replace").decode()
+        return text
+
+    def _report(self, pointer: str, message: str, place: Place) -> None:
+        self.problems.append(Problem(pointer, message, self.name, place.line, place.column))

@@ -1,0 +1,196 @@
+"""What is wrong with a record, told to one reader: a sentence for each violation, and what would have passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from contracts.document.fields import tokens
+from contracts.document.model import AvroSchema
+from contracts.document.rule_model import RequiredWhen, Rule
+from contracts.explain.payload_sentences import column_remedy, json_flaw, payload_remedy
+from contracts.explain.rule_sentences import Values, pointers_in, rule_remedy, rule_sentence
+from contracts.explain.schema_sentences import schema_remedy, schema_sentence
+from contracts.explain.words import name_of, plain_sentence, shown
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.formats.payload import NO_PAYLOAD
+from contracts.judge.plan import EnforcementPlan
+from contracts.privacy.classes import ANY, Path
+from contracts.privacy.visibility import BODY, Sight, sight_of
+from contracts.rules.compiled import read
+from contracts.verdict import Stage, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One violation in the reader's words.
+
+    `sentence` holds values only where the reader may see them; `is_guarded` says that it would hold one otherwise.
+    `description` is the rule's own, `passes` the rest of a sentence that begins `passes with`; None when there is none.
+    """
+
+    violation: Violation
+    sentence: str
+    description: str | None = None
+    passes: str | None = None
+    is_guarded: bool = False
+
+
+class Teller:
+    """Tells what is wrong with records of one contract, to readers of one sight."""
+
+    def __init__(self, plan: EnforcementPlan, sight: Sight) -> None:
+        self._plan = plan
+        self._sight = sight
+        self._rules = {rule.id: rule for rule in plan.contract.rules}
+        self._columns = {column.name: column for column in plan.typed_columns}
+
+    @classmethod
+    def of(cls, plan: EnforcementPlan, revealed: Iterable[str] = ()) -> Teller:
+        """Make the teller for readers who see the classified fields that are `revealed`."""
+        return cls(plan, sight_of(plan.contract, plan.payload_format.fields.names(), revealed))
+
+    def tell(
+        self, value: bytes | None, violations: Sequence[Violation], header: bytes | None = None
+    ) -> tuple[Told, ...]:
+        """Return what the violations of a record mean; `value` are its bytes, `header` its schema header.
+
+        Raises Unavailable where the plan does: when a record names a schema that only a registry which is away can know.
+        """
+        if not violations:
+            return ()
+        record = self._plan.record_of(value, header) if self._reads_surely else NO_PAYLOAD
+        errors = self._errors(record, violations)
+        return tuple(self._told(violation, record, value, errors) for violation in violations)
+
+    @property
+    def _reads_surely(self) -> bool:
+        """Whether each value is known to be of its field: Avro's bytes, read with another schema, may be of any."""
+        is_avro = isinstance(self._plan.contract.schema_, AvroSchema)
+        is_unsure = is_avro and self._plan.needs_writers and self._plan.writers is None
+        return not (is_unsure and self._sight.is_limited)
+
+    def _told(
+        self,
+        violation: Violation,
+        record: Any,
+        value: bytes | None,
+        errors: dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]],
+    ) -> Told:
+        match violation.stage:
+            case Stage.RULE if violation.code in self._rules:
+                return self._of_rule(violation, self._rules[violation.code], record)
+            case Stage.SCHEMA:
+                return self._of_schema(violation, errors.get(_key(violation), []))
+            case Stage.COLUMN if violation.code in self._columns:
+                return self._of_column(violation, record)
+            case _:
+                flaw = json_flaw(value) if value and violation.code == "json.invalid" else None
+                sentence = f"{plain_sentence(violation)}: {flaw}" if flaw else plain_sentence(violation)
+                return Told(violation, sentence, passes=payload_remedy(violation.code))
+
+    def _of_rule(self, violation: Violation, rule: Rule, record: Any) -> Told:
+        places = {
+            pointer: _located(pointer, violation.pointer, getattr(rule, "field", ""), rule)
+            for pointer in pointers_in(rule)
+        }
+        sentence: str | None = None
+        is_guarded = False
+        if not isinstance(record, Violation) and places:
+            is_guarded = any(self._sight.hides(_steps(record, path)) for path in places.values())
+            if not is_guarded:
+                values = {pointer: read(record, path) for pointer, path in places.items()}
+                named = {rule.field: tokens(violation.pointer)} if isinstance(rule, RequiredWhen) else {}
+                fields = self._plan.payload_format.fields
+                sentence = rule_sentence(rule, Values(values, fields, places | named))
+        passes = rule_remedy(rule, self._plan.payload_format.fields)
+        return Told(violation, sentence or plain_sentence(violation), rule.description, passes, is_guarded)
+
+    def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Told:
+        payload_format = self._plan.payload_format
+        if not errors or not isinstance(payload_format, JsonSchemaFormat):
+            return Told(violation, plain_sentence(violation), passes=payload_remedy(violation.code))
+        patterns = payload_format.patterns
+        error = errors.pop(0) if len(errors) > 1 else errors[0]
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is the schema's
+            return Told(violation, _absence(error, violation), None, schema_remedy(error, patterns))
+        is_guarded = self._sight.hides(tuple(error.instance_path))
+        names_hidden = self._sight.is_limited and not self._sight.shows(BODY)
+        sentence = (
+            None
+            if is_guarded
+            else schema_sentence(error, _pointer(error, violation), patterns, names_hidden=names_hidden)
+        )
+        return Told(
+            violation, sentence or plain_sentence(violation), None, schema_remedy(error, patterns), is_guarded
+        )
+
+    def _of_column(self, violation: Violation, record: Any) -> Told:
+        column = self._columns[violation.code]
+        is_guarded = self._sight.hides(_steps(record, column.path))
+        sentence = plain_sentence(violation)
+        if violation.message != column.violation.message:  # what its table cannot hold; the type could
+            return Told(violation, sentence)
+        if not is_guarded and not isinstance(record, Violation):
+            value = read(record, column.path)
+            if value is not None:
+                sentence = f"{name_of(violation.pointer)} is {shown(value)}, which a column of type {column.type} cannot hold"
+        return Told(violation, sentence, None, column_remedy(column.type), is_guarded)
+
+    def _errors(
+        self, record: Any, violations: Sequence[Violation]
+    ) -> dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]]:
+        """Return what breaks the schema, by the violation that it became."""
+        found: dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]] = {}
+        payload_format = self._plan.payload_format
+        if (
+            isinstance(payload_format, JsonSchemaFormat)
+            and not isinstance(record, Violation)
+            and any(violation.stage is Stage.SCHEMA for violation in violations)
+        ):
+            for violation, error in payload_format.errors(record):
+                found.setdefault(_key(violation), []).append(error)
+        return found
+
+
+def _absence(error: jsonschema_rs.ValidationError, violation: Violation) -> str:
+    missing = error.kind.property  # type: ignore[attr-defined] # of kind Required
+    within = f" in {name_of(violation.pointer)}" if violation.pointer else ""
+    asked = "" if error.schema_path[-1] == "required" else ", which another property asks for"
+    return f"{missing} is missing{within}{asked}"
+
+
+def _key(violation: Violation) -> tuple[str, str, str]:
+    return violation.code, violation.pointer, violation.message
+
+
+def _pointer(error: jsonschema_rs.ValidationError, violation: Violation) -> str:
+    """Name the place as the violation does, but an undeclared name as it is: the reader may see it."""
+    own = violation.pointer.split("/")
+    path = [str(part).replace("~", "~0").replace("/", "~1") for part in error.instance_path]
+    return "/".join(["", *path]) if ANY in own else violation.pointer
+
+
+def _located(pointer: str, found: str, about: str, rule: Rule) -> tuple[str, ...]:
+    """Return the path of a rule's field, its `*` as the elements that the violation names."""
+    path = tokens(pointer)
+    if ANY not in path:
+        return path
+    declared = tokens(about or next(iter(reversed(getattr(rule, "fields", ()) or (found,)))))
+    elements = iter([place for step, place in zip(declared, tokens(found), strict=False) if step == ANY])
+    return tuple(next(elements, ANY) if step == ANY else step for step in path)
+
+
+def _steps(record: Any, path: tuple[str, ...]) -> Path:
+    """Return a path with positions in arrays as numbers, as far as the record goes."""
+    return tuple(_walk(record, path))
+
+
+def _walk(record: Any, path: tuple[str, ...]) -> Iterator[str | int]:
+    for token in path:
+        is_index = isinstance(record, list) and token.isdigit()
+        yield int(token) if is_index else token
+        record = read(record, (token,))

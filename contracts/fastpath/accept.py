@@ -1,0 +1,219 @@
+"""Accept most good records of a block at once, and hand over the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import re2  # type: ignore[import-untyped] # it publishes no types
+
+from contracts.fastpath.rows import NotExpressibleError
+from contracts.formats.json_records import FLAT_BYTES, MAX_DEPTH, may_change_numbers
+from contracts.formats.number_scan import byte_offsets
+
+BLOCK_RECORDS: Final = 1_000
+"""Few enough that a block stays in the processor's cache, many enough that what is done once a block is nothing."""
+
+_SEPARATOR_ESCAPE: Final = b"\\u001"
+"""Begins the escape of every separator; of other characters too, which then are looked at by others."""
+_BRACKET_BIT: Final = np.uint8(0x20)
+"""With this bit set, a square bracket is a curly one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is asked of each record, and what is kept of one that is accepted, as functions made for a contract.
+
+    `text_of` gives the text of a row: so many `strings`, and then those of so many `lists`, see `patterns`; None for a row that is not accepted, and of one that
+    breaks rules and nothing else the bit set of them too, where that is known. `expression` matches the texts of good
+    rows. `also_of` gives the other values that are kept of a row. `loop` decodes many
+    values and does both, see `Program.loop`.
+    """
+
+    loop: Callable[..., None]
+    text_of: Callable[[Any], str | tuple[int, str] | None]
+    also_of: Callable[[Any], tuple[Any, ...]]
+    also: int
+    expression: str
+    strings: int
+    lists: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some records in a row, beginning with record `start` of the batch.
+
+    `text` is that of all accepted ones, and `also` has a list for each other value that is kept, None where a record is
+    not accepted. `others` are those that are not accepted, and of which nothing is known: position in the block, value,
+    and whether its numbers need a look. `broken` are those that fit the schema and break rules: position, and the bit
+    set of the rules. They are accepted as far as text and values go.
+    """
+
+    start: int
+    text: bytes
+    also: list[list[Any]]
+    others: list[tuple[int, bytes | None, bool]]
+    broken: list[tuple[int, int]]
+
+
+class Acceptance:
+    """Decodes, and accepts what is known to fit the schema and to break no rule."""
+
+    def __init__(self, reading: Reading, whole_hold: Callable[[Any], bool] | None) -> None:
+        """Take what is asked and kept; `whole_hold` is asked of the record as it is decoded.
+
+        Raises NotExpressibleError for an expression that needs more memory than a regular expression is given.
+        """
+        self.reading = reading
+        self._whole_hold = whole_hold
+        expression = reading.expression
+        self._of_one = f"^(?:{expression})*$"
+        try:
+            self._match = re2.compile(f"(?:{expression})*".encode()).fullmatch if expression else None
+            self._misfits(
+                [""]
+            )  # Arrow compiles for itself: better now than at the first record that does not fit
+        except (re2.error, pa.ArrowInvalid) as error:
+            raise NotExpressibleError from error
+
+    def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
+        """Take the values, an array of binary or large_binary, block by block. Never raises on any value.
+
+        `at`, if there is one, is called with the index of each value before it is looked at.
+        """
+        may_change = may_change_numbers(values)
+        for start in range(0, len(values), BLOCK_RECORDS):
+            part = values.slice(start, BLOCK_RECORDS)
+            yield self._block(start, part, may_change[start : start + BLOCK_RECORDS], at)
+
+    def _block(
+        self, start: int, part: pa.Array, may_change: list[bool], at: Callable[[int], None] | None
+    ) -> Block:
+        values = part.to_pylist()
+        texts: list[str] = []
+        left: list[tuple[int, Any]] = []
+        raised: list[int] = []
+        also: list[list[Any]] = [[] for _ in range(self.reading.also)]
+        self.reading.loop(values if at is None else _each(values, start, at), texts, left, raised, *also)
+        broken: dict[int, int] = {}
+        unknown = {*raised, *_doubtful(part, values, may_change)}
+        for position, row in left:
+            if at is not None:
+                at(start + position)
+            rules = self._again(row, position, texts, also)
+            if rules is None:
+                unknown.add(position)
+            elif rules:  # the quick tests of some rules refuse what breaks none
+                broken[position] = rules
+        if self._whole_hold is not None:
+            asked = (position for position in range(len(values)) if position not in unknown)
+            unknown.update([position for position in asked if not self._holds(values[position])])
+        text = self._matched(texts, unknown)
+        for kept in also:
+            for position in unknown:
+                kept[position] = None
+        others = [(position, values[position], may_change[position]) for position in sorted(unknown)]
+        return Block(start, text, also, others, [each for each in broken.items() if each[0] not in unknown])
+
+    def _matched(self, texts: list[str], unknown: set[int]) -> bytes:
+        """Return the texts that match as one, and add the positions of the others to `unknown`, of which none is given."""
+        for position in unknown:
+            texts[position] = ""
+        text = "".join(texts).encode()
+        if self._match is None or self._match(text) is not None:
+            return text
+        misfits = self._misfits(texts)
+        unknown.update(misfits)
+        for position in misfits:
+            texts[position] = ""
+        return "".join(texts).encode()
+
+    def _again(self, row: Any, position: int, texts: list[str], also: list[list[Any]]) -> int | None:
+        """Look at one row that the loop has left: the bit set of the rules that it breaks, None if it is not known."""
+        found = self.reading.text_of(row)
+        if found is None:
+            return None
+        rules, texts[position] = (0, found) if isinstance(found, str) else found
+        if also:
+            for kept, each in zip(also, self.reading.also_of(row), strict=True):
+                kept[position] = each
+        return rules
+
+    def _holds(self, value: bytes | None) -> bool:
+        """Ask the rules about whole records, which want the record as it is decoded."""
+        assert self._whole_hold is not None  # noqa: S101 - narrows for the type checker
+        try:
+            return self._whole_hold(orjson.loads(value))  # type: ignore[arg-type] # a null raises
+        except orjson.JSONDecodeError:
+            return False
+
+    def _misfits(self, texts: list[str]) -> list[int]:
+        """Find the records whose texts do not match, each by itself."""
+        matches = pc.match_substring_regex(pa.array(texts, pa.binary()), self._of_one)
+        misfits: list[int] = np.flatnonzero(~matches.to_numpy(zero_copy_only=False)).tolist()
+        return misfits
+
+
+def _each(values: list[bytes | None], start: int, at: Callable[[int], None]) -> Iterator[bytes | None]:
+    for index, value in enumerate(values, start):
+        at(index)
+        yield value
+
+
+def _doubtful(part: pa.Array, values: list[bytes | None], may_change: list[bool]) -> Iterator[int]:
+    """Find the values of which the decoder may have seen less, or something else, than is there."""
+    offsets, data = byte_offsets(part), part.buffers()[2]
+    if data is None:
+        return
+    first, end = int(offsets[0]), int(offsets[-1])
+    if any(may_change):
+        yield from (position for position, is_suspect in enumerate(may_change) if is_suspect)
+    text = data.slice(first, end - first).to_pybytes()
+    if not text.isascii() and not _is_text(part):
+        yield from _positions(values, lambda value: not _is_utf8(value))
+    if b"\\" in text:
+        yield from _positions(values, lambda value: _SEPARATOR_ESCAPE in value)
+    if (offsets[1:] - offsets[:-1]).max() > FLAT_BYTES:
+        yield from _positions(values, _is_too_deep)
+
+
+def _positions(values: list[bytes | None], test: Callable[[bytes], bool]) -> Iterator[int]:
+    return (position for position, value in enumerate(values) if value is not None and test(value))
+
+
+def _is_text(part: pa.Array) -> bool:
+    """Return whether all values are UTF-8: the decoder does not look at the strings that it skips."""
+    try:
+        part.cast(pa.large_string() if pa.types.is_large_binary(part.type) else pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _is_too_deep(value: bytes) -> bool:
+    """Return whether JSON that a decoder has read is nested deeper than MAX_DEPTH."""
+    if len(value) <= FLAT_BYTES:
+        return False
+    if b"\\" in value:  # a quote that is escaped ends no string
+        value = value.replace(b"\\\\", b"").replace(b'\\"', b"")
+    folded = np.frombuffer(value, np.uint8) | _BRACKET_BIT
+    opens = folded == ord("{")
+    if np.count_nonzero(opens) <= MAX_DEPTH:
+        return False
+    marks = folded[np.flatnonzero(opens | (folded == ord("}")) | (folded == ord('"')))]
+    is_outside = (np.cumsum(marks == ord('"'), dtype=np.int32) & 1) == 0
+    steps = ((marks == ord("{")) & is_outside).astype(np.int32) - ((marks == ord("}")) & is_outside)
+    return int(np.cumsum(steps).max()) > MAX_DEPTH
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""A JSON Schema without references: every local `$ref` replaced by what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from contracts.document.fields import tokens
+from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+
+_MAX_NODES: Final = 20_000
+_SCOPED: Final = frozenset(
+    {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor", "$recursiveRef", "id"}
+)
+"""Keywords that change where references lead."""
+
+
+class NotInlinedError(Exception):
+    """A schema that has no form without references, or too large a one."""
+
+
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
+    """Replace the local references of a schema. Raises NotInlinedError, for recursion among others.
+
+    A `$ref` with keywords beside it becomes an `allOf` of both. Up to draft 7 those keywords mean nothing, so that what
+    comes out may refuse more than the schema; it never accepts more.
+    """
+    whole: dict[str, Any] = _Inliner(schema).node(schema, ())
+    return whole
+
+
+class _Inliner:
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def node(self, schema: Any, within: tuple[str, ...]) -> Any:
+        """Rewrite one schema; `within` are the references that are being followed."""
+        if not isinstance(schema, dict):
+            return schema
+        self._nodes += 1
+        if self._nodes > _MAX_NODES or (schema is not self._root and not _SCOPED.isdisjoint(schema)):
+            raise NotInlinedError
+        rewritten = dict(self._members(schema, within))
+        reference = rewritten.pop("$ref", None)
+        if not isinstance(reference, str):
+            return rewritten
+        if reference in within:
+            raise NotInlinedError
+        target = self.node(self._named(reference), (*within, reference))
+        return {"allOf": [target, rewritten]} if rewritten else target
+
+    def _members(self, schema: dict[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+        for keyword, value in schema.items():
+            if keyword in {"$defs", "definitions"}:
+                continue  # nothing refers to them any more
+            if isinstance(value, list) and keyword in SCHEMA_LIST:
+                yield keyword, [self.node(part, within) for part in value]
+            elif isinstance(value, dict) and keyword in SCHEMA_MAP:
+                yield keyword, {name: self.node(part, within) for name, part in value.items()}
+            elif keyword in ONE_SCHEMA:
+                yield keyword, self.node(value, within)
+            else:
+                yield keyword, value
+
+    def _named(self, reference: str) -> Any:
+        if (reference != "#" and not reference.startswith("#/")) or "%" in reference:
+            raise NotInlinedError
+        target: Any = self._root
+        for token in tokens(reference[1:]):
+            if isinstance(target, list) and token.isdecimal() and int(token) < len(target):
+                target = target[int(token)]
+            elif isinstance(target, dict) and token in target:
+                target = target[token]
+            else:
+                raise NotInlinedError
+        return target

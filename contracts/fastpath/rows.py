@@ -1,0 +1,306 @@
+"""The typed row that a record of a JSON Schema is decoded into, and what the types alone do not say of it.
+
+Types, bounds, lengths, enumerations, required and closed properties are left to the decoder. Patterns and formats are
+kept aside as texts, to be matched for many records at once. A property whose schema says more than that is decoded as
+it is, and its own validator is asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
+from types import GenericAlias
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from contracts.fastpath.patterns import FORMATS, searched
+from contracts.rules.compiled import Path
+from contracts.rules.program import DATE
+
+ValidatorFor = Callable[[Any], Callable[[Any], bool]]
+"""Compiles a subschema, and gives whether a value fits it."""
+
+_ANNOTATIONS: Final = frozenset(
+    {
+        "$comment",
+        "$schema",
+        "default",
+        "deprecated",
+        "description",
+        "examples",
+        "readOnly",
+        "title",
+        "writeOnly",
+    }
+)
+_KEYWORDS: Final = {
+    "array": frozenset({"items", "maxItems", "minItems"}),
+    "boolean": frozenset[str](),
+    "integer": frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}),
+    "null": frozenset[str](),
+    "number": frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"}),
+    "object": frozenset({"additionalProperties", "properties", "required"}),
+    "string": frozenset({"format", "maxLength", "minLength", "pattern"}),
+}
+"""The keywords of each type that a row can express; any other, of any type, leaves the value to its validator."""
+_EXPRESSED: Final = frozenset({"type"}).union(_ANNOTATIONS, *_KEYWORDS.values())
+_EXACT_INTEGER: Final = 2**53
+_LONGEST: Final = 2**31
+
+
+class NotExpressibleError(Exception):
+    """A schema whose records no row can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a property becomes in a row.
+
+    `text` and `item_text` are expressions for the string, or for each string of the array; `fits` asks a validator.
+    `kinds` are the types of its values beside null, if they are known; `holds_strings` says that it is a list of strings.
+    """
+
+    type: Any
+    is_nullable: bool = False
+    text: str | None = None
+    item_text: str | None = None
+    fits: Callable[[Any], bool] | None = None
+    row: Row | None = None
+    kinds: frozenset[type] | None = None
+    holds_strings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An attribute of a row. A missing one is None, or UNSET if a validator or a rule has to know."""
+
+    attribute: str
+    value: Value
+    is_required: bool
+    is_told_apart: bool = False
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether the attribute may be None: null in the record, or missing."""
+        return self.value.is_nullable or not self.is_required
+
+    @property
+    def may_be_unset(self) -> bool:
+        """Whether the attribute is UNSET when it is missing, because to its validator or a rule a null is another matter."""
+        is_asked = self.value.fits is not None or (self.is_told_apart and self.value.is_nullable)
+        return is_asked and not self.is_required
+
+
+@dataclass(slots=True)
+class Row:
+    """A type of rows, with its attributes by the names of the properties."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    type: type[msgspec.Struct] = msgspec.Struct
+
+
+class RowBuilder:
+    """Builds the rows of one schema.
+
+    `whole` are the paths of values that must stay as JSON has them, `told_apart` those of which a rule wants to know
+    whether they are null or missing. Strings of format date become dates but at the paths `texts`, which is cheaper than
+    to match them; without `texts` all of them stay strings.
+    """
+
+    def __init__(
+        self,
+        validator_for: ValidatorFor,
+        whole: frozenset[Path],
+        *,
+        formats_hold: bool,
+        told_apart: frozenset[Path] = frozenset(),
+        texts: frozenset[Path] | None = None,
+    ) -> None:
+        self._validator_for = validator_for
+        self._whole = whole
+        self._told_apart = told_apart
+        self._formats_hold = formats_hold
+        self._texts = texts
+
+    def row(self, schema: Any, path: Path = ()) -> Row:
+        """Build the row of an object's schema, which holds no reference. Raises NotExpressibleError."""
+        if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.keys() <= _EXPRESSED:
+            raise NotExpressibleError
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        is_closed = schema.get("additionalProperties", True) is False
+        if not is_closed and schema.get("additionalProperties", True) is not True:
+            raise NotExpressibleError
+        names = dict.fromkeys((*properties, *required))
+        if is_closed and not names.keys() <= properties.keys():
+            raise NotExpressibleError
+        row = Row()
+        for index, name in enumerate(names):
+            place = (*path, name)
+            value = self._value(properties.get(name, True), place)
+            if self._texts is not None and place not in self._texts:
+                value = _as_date(value)
+            is_told_apart = place in self._told_apart
+            row.members[name] = Member(f"f{index}", value, name in required, is_told_apart)
+        row.type = msgspec.defstruct(
+            "Row",
+            [_definition(member) for member in row.members.values()],
+            rename={member.attribute: name for name, member in row.members.items()},
+            forbid_unknown_fields=is_closed,
+            kw_only=True,
+            gc=False,
+        )
+        return row
+
+    def _value(self, schema: Any, path: Path) -> Value:
+        if schema is True or schema == {}:
+            return Value(Any, is_nullable=True)
+        try:
+            return self._typed(schema, path)
+        except (NotExpressibleError, TypeError, ValueError, OverflowError):
+            return Value(Any, is_nullable=True, fits=self._validator_for(schema))
+
+    def _typed(self, schema: Any, path: Path) -> Value:
+        if not isinstance(schema, dict):
+            raise NotExpressibleError
+        listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+        if listed is not None:
+            return self._listed(schema, listed)
+        if schema.keys() <= _ANNOTATIONS:
+            return Value(Any, is_nullable=True)
+        types = schema.get("type")
+        if not schema.keys() <= _EXPRESSED or types is None:
+            raise NotExpressibleError
+        names = {types} if isinstance(types, str) else set(types)
+        others = names - {"null"}
+        if len(others) > 1:
+            raise NotExpressibleError
+        if not others:
+            return Value(None, is_nullable=True)
+        value = self._of_type(others.pop(), schema, path)
+        return replace(value, type=value.type | None, is_nullable=True) if "null" in names else value
+
+    def _of_type(self, name: str, schema: dict[str, Any], path: Path) -> Value:
+        match name:
+            case "boolean":
+                return Value(bool, kinds=frozenset({bool}))
+            case "integer":
+                return Value(Annotated[int, msgspec.Meta(**_integer_bounds(schema))], kinds=frozenset({int}))
+            case "number":
+                whole = Annotated[int, msgspec.Meta(**_integer_bounds(schema))]
+                return Value(
+                    whole | Annotated[float, msgspec.Meta(**_float_bounds(schema))],
+                    kinds=frozenset({int, float}),
+                )
+            case "string":
+                return self._string(schema)
+            case "array":
+                return self._array(schema, path)
+            case "object":
+                if path in self._whole:
+                    raise NotExpressibleError
+                row = self.row({**schema, "type": "object"}, path)
+                return Value(row.type, row=row)
+            case _:
+                raise NotExpressibleError
+
+    def _string(self, schema: dict[str, Any]) -> Value:
+        lengths = _limits(schema, minLength="min_length", maxLength="max_length")
+        texts = [
+            expression
+            for keyword, expression in (
+                ("pattern", searched(schema.get("pattern", ""))),
+                ("format", FORMATS.get(schema.get("format", "")) if self._formats_hold else ""),
+            )
+            if keyword in schema and expression != ""
+        ]
+        if len(texts) > 1 or None in texts:  # both at once: no expression says that
+            raise NotExpressibleError
+        # Without lengths, so that what the text says is all that is asked.
+        kind = Annotated[str, msgspec.Meta(**lengths)] if lengths else str
+        return Value(kind, text=texts[0] if texts else None, kinds=frozenset({str}))
+
+    def _array(self, schema: dict[str, Any], path: Path) -> Value:
+        lengths = _limits(schema, minItems="min_length", maxItems="max_length")
+        items = schema.get("items", True)
+        if isinstance(items, list):
+            raise NotExpressibleError
+        item = Value(Any) if items in (True, {}) else self._typed(items, path)
+        if item.row is not None or item.item_text is not None or item.fits is not None:
+            raise NotExpressibleError
+        if item.text is not None and item.is_nullable:
+            raise NotExpressibleError
+        return Value(
+            Annotated[GenericAlias(list, (item.type,)), msgspec.Meta(**lengths)],
+            item_text=item.text,
+            kinds=frozenset({list}),
+            holds_strings=item.kinds == frozenset({str}) and not item.is_nullable,
+        )
+
+    def _listed(self, schema: dict[str, Any], values: list[Any]) -> Value:
+        """Express an enumeration: what else the schema says is asked of each value now."""
+        fits = self._validator_for(schema)
+        allowed = [value for value in values if fits(value)]
+        named = [value for value in allowed if value is not None]
+        kinds = {type(value) for value in named}
+        if kinds not in ({str}, {int}) or any(type(v) is int and abs(v) > _EXACT_INTEGER for v in named):
+            raise NotExpressibleError
+        is_nullable = len(named) < len(allowed)
+        return Value(Literal[tuple(allowed)], is_nullable=is_nullable, kinds=frozenset(kinds))
+
+
+def _as_date(value: Value) -> Value:
+    """Have the decoder read a string as a date, if that is all that is asked of it; the year 0 is left to the exact way."""
+    if value.text != FORMATS["date"] or value.type not in {str, str | None}:
+        return value
+    return replace(value, type=date | None if value.is_nullable else date, text=None, kinds=DATE)
+
+
+def _definition(member: Member) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if member.is_required:
+        return member.attribute, member.value.type
+    if member.may_be_unset:
+        return member.attribute, member.value.type, msgspec.UNSET
+    return member.attribute, member.value.type, None
+
+
+def _limits(schema: dict[str, Any], **names: str) -> dict[str, Any]:
+    """Return lengths as the decoder wants them."""
+    limits = {new: schema[keyword] for keyword, new in names.items() if keyword in schema}
+    if any(type(limit) is not int or limit > _LONGEST for limit in limits.values()):
+        raise NotExpressibleError
+    return limits
+
+
+def _bounds(schema: dict[str, Any]) -> Iterator[tuple[str, int | float]]:
+    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+        if keyword in schema:
+            bound = schema[keyword]
+            # In draft 4 the exclusive ones are booleans.
+            if type(bound) not in {int, float} or abs(bound) > _EXACT_INTEGER:
+                raise NotExpressibleError
+            yield keyword, bound
+
+
+def _integer_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the bounds as those of an integer: nothing lies between."""
+    bounds: dict[str, int] = {}
+    for keyword, bound in _bounds(schema):
+        is_exclusive = keyword.startswith("exclusive")
+        if keyword.lower().endswith("minimum"):
+            least = math.floor(bound) + 1 if is_exclusive else math.ceil(bound)
+            bounds["ge"] = max(least, bounds.get("ge", least))
+        else:
+            most = math.ceil(bound) - 1 if is_exclusive else math.floor(bound)
+            bounds["le"] = min(most, bounds.get("le", most))
+    return bounds
+
+
+def _float_bounds(schema: dict[str, Any]) -> dict[str, Any]:
+    names = {"minimum": "ge", "exclusiveMinimum": "gt", "maximum": "le", "exclusiveMaximum": "lt"}
+    bounds = {names[keyword]: float(bound) for keyword, bound in _bounds(schema)}
+    if {"ge", "gt"} <= bounds.keys() or {"le", "lt"} <= bounds.keys():
+        raise NotExpressibleError
+    return bounds

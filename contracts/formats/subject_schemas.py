@@ -1,0 +1,80 @@
+"""The schemas that the records of a topic may have been written with: the versions of its subject in the registry.
+
+They are asked for once the records are there. Versions are immutable, so that only new ones are fetched. A subject that
+was deleted for good and registered again counts its versions from 1 again, but never gives an id twice: that of the
+highest version is looked at each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+from contracts.errors import NotFoundError, Unavailable
+from contracts.formats.writers import WriterSchema, WriterSchemas
+
+_FEW: Final = 10
+"""So many versions are fetched one by one; more of them with the list of all."""
+_TYPES: Final[dict[str, Any]] = {"AVRO": "avro", "JSON": "json-schema"}
+_QUERY: Final = "deleted=true&format=resolved"
+
+Ask = Callable[[str], Any]
+"""Gives the JSON that a registry has under a path. Raises NotFoundError for none, Unavailable for any other answer."""
+
+
+class SubjectSchemas:
+    """Keeps the versions of a topic's subject, deleted ones too: records that were written with them are still there."""
+
+    def __init__(self, ask: Ask, topic: str) -> None:
+        self._ask = ask
+        self._topic = topic
+        self._subject = f"{topic}-value"
+        self._versions: dict[int, WriterSchema] = {}
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        return self._topic
+
+    def known(self) -> WriterSchemas:
+        """Return what is known without asking; there may be more."""
+        return WriterSchemas(tuple(self._versions.values()), is_current=False)
+
+    def current(self) -> WriterSchemas:
+        """Ask the registry. Raises Unavailable when it is away, and whatever else the asking raises."""
+        try:
+            self._versions = self._asked()
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unavailable(f"the registry answered about {self._subject} what no registry says") from error
+        except NotFoundError as error:  # gone between two questions
+            raise Unavailable(f"the registry answered about {self._subject} what holds no more") from error
+        return WriterSchemas(tuple(self._versions.values()), is_current=True)
+
+    def _asked(self) -> dict[int, WriterSchema]:
+        path = f"/subjects/{quote(self._subject, safe='')}/versions"
+        try:
+            listed = self._ask(f"{path}?deleted=true")
+        except NotFoundError:
+            return {}
+        missing = [number for number in listed if number not in self._versions]
+        if len(listed) > len(missing):
+            highest = max(number for number in listed if number in self._versions)
+            if self._version(path, highest).id != self._versions[highest].id:
+                missing = listed
+        found = {number: each for number, each in self._versions.items() if number in set(listed)}
+        if len(missing) > _FEW:
+            return self._all()
+        return found | {number: self._version(path, number) for number in missing}
+
+    def _all(self) -> dict[int, WriterSchema]:
+        entries = self._ask(f"/schemas?subjectPrefix={quote(self._subject, safe='')}&{_QUERY}")
+        return {each["version"]: _schema(each) for each in entries if each["subject"] == self._subject}
+
+    def _version(self, path: str, number: int) -> WriterSchema:
+        return _schema(self._ask(f"{path}/{number}?{_QUERY}"))
+
+
+def _schema(entry: dict[str, Any]) -> WriterSchema:
+    return WriterSchema(entry["id"], UUID(entry["guid"]), _TYPES.get(entry["schemaType"]), entry["schema"])

@@ -1,0 +1,1 @@
+"""Whether one schema includes another, with a witness. Knows JSON Schema and Avro, and no contract."""

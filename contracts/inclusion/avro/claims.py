@@ -1,0 +1,243 @@
+"""What may be wrong where two types meet, each with a datum that should show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from contracts.document.fields import join
+from contracts.formats.avro_defaults import fits
+from contracts.formats.avro_matching import ambiguous_fields, field_pairs, names_match
+from contracts.formats.avro_types import AvroType, Enum, Fixed, Logical, Primitive, Record, RecordField, Union
+from contracts.inclusion.avro.data import Branch, Datum, Sizes
+from contracts.inclusion.avro.meaning import logical_of, time_unit
+from contracts.inclusion.avro.places import Place
+
+CODES: Final = {
+    "avro.type-changed": "the reader's type takes none of the writer's values",
+    "avro.name-changed": "a record, enum or fixed has another name, and the reader no alias for the old one",
+    "avro.fixed-size-changed": "a fixed has another size",
+    "avro.enum-symbol-removed": "the reader lacks a symbol and has no default",
+    "avro.union-branch-removed": "the reader takes no value of a branch of the writer's union",
+    "avro.union-branch-ambiguous": "readers differ in which branch of the union they take, and read other values",
+    "avro.field-without-default": "the reader wants a field that is not written, and has no default for it",
+    "avro.default-invalid": "the default of a field is no value of its type, so that readers differ",
+    "avro.alias-ambiguous": "aliases leave open which field of the writer is meant",
+    "avro.bytes-not-text": "bytes are read as a string, and need not be UTF-8",
+    "avro.logical-type-added": "plain values are read as values of a logical type",
+    "avro.logical-type-removed": "values of a logical type are read as plain values",
+    "avro.logical-type-changed": "values of a logical type are read as values of another",
+    "avro.time-unit-changed": "times are read in another unit",
+    "avro.precision-lowered": "decimals have more digits than the reader's type holds",
+    "avro.scale-changed": "decimals are read with another scale",
+    "avro.too-large": "the schemas are too large or too deep to be compared",
+    "avro.field-added": "a field is not written and takes its default",
+    "avro.field-removed": "a field is written and not read",
+    "avro.field-renamed": "a field is read under another name, by an alias",
+    "avro.default-changed": "the default of a field is another",
+    "avro.enum-default-changed": "the default of an enum is another",
+    "avro.enum-symbol-defaulted": "a symbol that the reader lacks is read as the default",
+    "avro.promotion-rounds": "large integers are rounded to the reader's floating-point type",
+}
+"""Every code that a comparison of Avro schemas gives, and what it says. They are stable."""
+
+_ROUNDED: Final = {
+    ("int", "float"): 2**24,
+    ("long", "float"): 2**24,
+    ("long", "double"): 2**53,
+}
+"""From which integers on a floating-point number no longer holds each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something to be shown of a place: that `data` (of the writer's type) cannot be read, or change their meaning.
+
+    Without data it cannot be shown. A claim that `is_harmless` is a remark: nothing is to be shown. `old` and `new`
+    stand behind the pointers of the two types.
+    """
+
+    code: str
+    keyword: str
+    sentence: str
+    data: tuple[Datum, ...] = ()
+    old: str = ""
+    new: str = ""
+    field: str = ""
+    is_harmless: bool = False
+    changes_meaning: bool = False
+
+
+def mismatch(place: Place, sizes: Sizes) -> Claim:
+    """Say that the types of a place do not match."""
+    writer, reader = place.writer, place.reader
+    data = (sizes.smallest(writer),) if sizes.exists(writer) else ()
+    named = isinstance(writer, Record | Enum | Fixed) and type(writer) is type(reader)
+    if named and isinstance(writer, Fixed) and isinstance(reader, Fixed) and names_match(writer, reader):
+        sentence = f"the size of {writer} was {writer.size} and is {reader.size}"
+        return Claim("avro.fixed-size-changed", "size", sentence, data, "/size", "/size")
+    if named:
+        sentence = f"{writer} is {reader} for the reader, which names no alias for it"
+        return Claim("avro.name-changed", "name", sentence, data, "/name", "/name")
+    return Claim("avro.type-changed", "type", f"{writer} cannot be read as {reader}", data)
+
+
+def branch_missing(writer: Union, index: int, reader: AvroType, sizes: Sizes) -> Claim:
+    """Say that the reader takes no value of a branch."""
+    branch = writer.branches[index]
+    data = (Branch(index, sizes.smallest(branch)),) if sizes.exists(branch) else ()
+    sentence = f"{branch} of the union cannot be read as {reader}"
+    return Claim("avro.union-branch-removed", "type", sentence, data, f"/{index}")
+
+
+def branch_ambiguous(writer: AvroType, choices: list[AvroType], old: str = "") -> Iterator[Claim]:
+    """Say that readers take different branches, where what they read then differs.
+
+    A number is the same number in each branch, and of `bytes` that are read as a string the leaves say what is lost.
+    """
+    is_told = isinstance(writer, Primitive) and writer.kind != "string"
+    if len(choices) > 1 and not is_told:
+        first, same = choices
+        sentence = (
+            f"some readers take {writer} as {first}, the first branch that matches, and others as {same}"
+        )
+        yield Claim("avro.union-branch-ambiguous", "type", sentence, (), old)
+
+
+def leaf_claims(place: Place) -> Iterator[Claim]:
+    """Look at two primitive or fixed types that match."""
+    writer, reader = place.writer, place.reader
+    kinds = tuple(node.kind if isinstance(node, Primitive) else "fixed" for node in (writer, reader))
+    if kinds == ("bytes", "string"):
+        sentence = "bytes are read as a string, and bytes that are not UTF-8 cannot be"
+        yield Claim("avro.bytes-not-text", "type", sentence, (b"\xff",))
+    if kinds in _ROUNDED:
+        limit = _ROUNDED[kinds]
+        sentence = f"{kinds[0]} is read as {kinds[1]}, which rounds integers above {limit}"
+        yield Claim("avro.promotion-rounds", "type", sentence, is_harmless=True)
+    before, after = logical_of(writer), logical_of(reader)
+    if before != after:
+        yield from _logical_claims(writer, before, after)
+
+
+def enum_claims(writer: Enum, reader: Enum) -> Iterator[Claim]:
+    """Look at two enums of one name."""
+    missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
+    listed = ", ".join(missing)
+    if missing and reader.default in reader.symbols:
+        sentence = f"{reader} has no {listed}, which is read as its default {reader.default}"
+        yield Claim(
+            "avro.enum-symbol-defaulted", "symbols", sentence, (), "/symbols", "/symbols", is_harmless=True
+        )
+    elif missing:
+        sentence = f"{reader} has no {listed}, and no default to read instead"
+        yield Claim("avro.enum-symbol-removed", "symbols", sentence, (missing[0],), "/symbols", "/symbols")
+    if writer.default != reader.default:
+        sentence = f"the default of {writer} was {_shown(writer.default)} and is {_shown(reader.default)}"
+        old, new = ("" if each.default is None else "/default" for each in (writer, reader))
+        yield Claim("avro.enum-default-changed", "default", sentence, (), old, new, is_harmless=True)
+
+
+def record_claims(place: Place, writer: Record, reader: Record, data: tuple[Datum, ...]) -> Iterator[Claim]:
+    """Look at the fields of two records of one name, but not at their types; `data` are some of the writer's."""
+    pairs = field_pairs(writer, reader)
+    ambiguous = {each.name for each in ambiguous_fields(writer, reader)}
+    for each in reader.fields:
+        field = place.field + join((each.name,))
+        new = each.pointer.removeprefix(reader.pointer)
+        if each.name in ambiguous:
+            sentence = f"the aliases of `{each.name}` leave open which field of the writer is meant"
+            yield Claim("avro.alias-ambiguous", "aliases", sentence, data, "", f"{new}/aliases", field)
+        elif each.name not in pairs:
+            yield from _unwritten(each, field, new, data)
+        else:
+            written = pairs[each.name]
+            old = written.pointer.removeprefix(writer.pointer)
+            if written.name != each.name:
+                sentence = f"`{written.name}` is read as `{each.name}`"
+                yield Claim("avro.field-renamed", "name", sentence, (), old, new, field, is_harmless=True)
+            if (written.has_default, written.default) != (each.has_default, each.default):
+                sentence = (
+                    f"the default of `{each.name}` was {_default(written)} and is {_default(each)}; "
+                    "it takes the place of a field that is not written"
+                )
+                yield Claim(
+                    "avro.default-changed", "default", sentence, (), old, new, field, is_harmless=True
+                )
+    read = {id(each) for each in pairs.values()}
+    for each in writer.fields:
+        if id(each) not in read and each.name not in ambiguous:
+            field = place.field + join((each.name,))
+            sentence = f"the field `{each.name}` is written and not read"
+            old = each.pointer.removeprefix(writer.pointer)
+            yield Claim("avro.field-removed", "fields", sentence, (), old, "", field, is_harmless=True)
+
+
+def _unwritten(each: RecordField, field: str, new: str, data: tuple[Datum, ...]) -> Iterator[Claim]:
+    if not each.has_default:
+        sentence = (
+            f"the reader wants the field `{each.name}`, which is not written, and has no default for it"
+        )
+        yield Claim("avro.field-without-default", "default", sentence, data, "", new, field)
+    elif not fits(each.default, each.type):
+        sentence = f"the default of `{each.name}` is no value of its type, so that readers may refuse it"
+        yield Claim("avro.default-invalid", "default", sentence, (), "", f"{new}/default", field)
+    else:
+        sentence = f"the field `{each.name}` is not written, and read as its default {_default(each)}"
+        yield Claim("avro.field-added", "fields", sentence, (), "", new, field, is_harmless=True)
+
+
+def _logical_claims(writer: AvroType, before: Logical | None, after: Logical | None) -> Iterator[Claim]:
+    old, new = ("" if each is None else "/logicalType" for each in (before, after))
+    code, keyword = "avro.logical-type-changed", "logicalType"
+    sentence = f"{before or 'a plain value'} is read as {after or 'a plain value'}"
+    if before is None or after is None:
+        code = f"avro.logical-type-{'added' if before is None else 'removed'}"
+    elif before.name == after.name == "decimal":
+        if before.scale == after.scale and before.precision <= after.precision:
+            return  # every number of the writer's is one of the reader's
+        is_scale = before.scale != after.scale
+        code = "avro.scale-changed" if is_scale else "avro.precision-lowered"
+        keyword = "scale" if is_scale else "precision"
+    else:
+        units = time_unit(before), time_unit(after)
+        if None not in units and units[0][0] == units[1][0]:  # type: ignore[index] # neither is None
+            code = "avro.time-unit-changed"
+    data = tuple(_samples(writer, before, after))
+    if before is not None and before.name == "uuid" and after is None and isinstance(writer, Primitive):
+        sentence = "uuid is read as a string, which is how it is written"
+        yield Claim(code, keyword, sentence, (), old, new, is_harmless=True)
+        return
+    yield Claim(code, keyword, sentence, data, old, new, changes_meaning=True)
+
+
+def _samples(writer: AvroType, before: Logical | None, after: Logical | None) -> Iterator[Datum]:
+    """Yield values of the writer's type that may mean something else under another logical type, smallest first."""
+    kind = writer.kind if isinstance(writer, Primitive) else "fixed"
+    numbers = [1]
+    if before is not None and after is not None and before.precision > after.precision:
+        numbers.append(10**after.precision)
+    match kind:
+        case "int" | "long":
+            yield from numbers
+        case "string":
+            yield "" if before is None else "00000000-0000-0000-0000-000000000000"
+        case "bytes":
+            yield from (
+                number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in numbers
+            )
+        case "fixed":
+            size = writer.size if isinstance(writer, Fixed) else 0
+            fitting = [number for number in numbers if number.bit_length() < 8 * size]
+            yield from (number.to_bytes(size, "big", signed=True) for number in fitting)
+        case _:
+            yield from (1.0, 0.0)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _default(each: RecordField) -> str:
+    return f"`{each.default}`" if each.has_default else "none"

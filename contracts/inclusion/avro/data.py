@@ -1,0 +1,234 @@
+"""Data of a writer schema: the smallest ones, their binary and JSON encoding, and what a reader makes of them.
+
+The encodings are written here because fastavro chooses the branch of a union itself, and a witness needs a certain
+one. Reading, which decides, is fastavro's. Source: Apache Avro 1.12 specification, "Data Serialization".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import fastavro
+
+from contracts.formats.avro_types import (
+    MAX_NESTING,
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    children,
+    nodes,
+)
+from contracts.inclusion.avro.documents import schema_of
+
+Datum = Any
+"""A value of a writer's type: a union's is a Branch, a record's a dict, an enum's its symbol."""
+
+_MAX_SIZE: Final = 20_000
+_TOO_LARGE: Final = (_MAX_SIZE, MAX_NESTING)
+_ZEROS: Final[dict[str, Datum]] = {
+    "null": None,
+    "boolean": False,
+    "int": 0,
+    "long": 0,
+    "float": 0.0,
+    "double": 0.0,
+    "bytes": b"",
+    "string": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A value of a union: which branch, and its value."""
+
+    index: int
+    value: Datum
+
+
+class Sizes:
+    """How large the smallest datum of each type of a schema is: values and bytes, and levels."""
+
+    def __init__(self, root: AvroType) -> None:
+        every = list(nodes(root))
+        self._of: dict[int, tuple[int, int]] = {}
+        changed = True
+        while changed:
+            changed = False
+            for node in reversed(every):
+                size = self._size(node)
+                if size is not None and size < self._of.get(id(node), _TOO_LARGE):
+                    self._of[id(node)] = size
+                    changed = True
+
+    def exists(self, node: AvroType) -> bool:
+        """Return whether a type has a datum that is small enough to be looked at."""
+        return id(node) in self._of
+
+    def smallest(self, node: AvroType) -> Datum:  # noqa: PLR0911 - one for each type
+        """Make the smallest datum of a type that has one."""
+        match node:
+            case Primitive():
+                return _ZEROS[node.kind]
+            case Fixed():
+                return bytes(node.size)
+            case Enum():
+                return node.symbols[0]
+            case Array():
+                return []
+            case Map():
+                return {}
+            case Record():
+                return {each.name: self.smallest(each.type) for each in node.fields}
+            case Union():
+                index = self.order(node)[0]
+                return Branch(index, self.smallest(node.branches[index]))
+
+    def order(self, union: Union) -> list[int]:
+        """Return the branches that have data, the one with the smallest first."""
+        known = [(self._of[id(b)], index) for index, b in enumerate(union.branches) if id(b) in self._of]
+        return [index for _, index in sorted(known)]
+
+    def _size(self, node: AvroType) -> tuple[int, int] | None:
+        """Return size and levels, from what is known of the types that a type is made of."""
+        match node:
+            case Array() | Map() | Primitive():
+                return 1, 0
+            case Fixed():
+                return (1 + node.size, 0) if node.size < _MAX_SIZE else None
+            case Enum():
+                return (1, 0) if node.symbols else None
+        inner = [self._of.get(id(child)) for child in children(node)]
+        known = [size for size in inner if size is not None]
+        if isinstance(node, Union):
+            known = [min(known)] if known else []
+        elif len(known) < len(inner):
+            return None
+        if isinstance(node, Union) and not known:
+            return None
+        size = 1 + sum(size for size, _ in known)
+        levels = 1 + max((levels for _, levels in known), default=0)
+        return (size, levels) if size < _MAX_SIZE and levels < MAX_NESTING else None
+
+
+def encode(node: AvroType, datum: Datum) -> bytes:  # noqa: PLR0911 - one for each type
+    """Encode a datum in binary."""
+    match node:
+        case Primitive():
+            return _ENCODERS[node.kind](datum)
+        case Fixed():
+            return bytes(datum)
+        case Enum():
+            return _long(node.symbols.index(datum))
+        case Array():
+            return _block([encode(node.items, item) for item in datum])
+        case Map():
+            return _block([_string(name) + encode(node.values, value) for name, value in datum.items()])
+        case Union():
+            return _long(datum.index) + encode(node.branches[datum.index], datum.value)
+        case Record():
+            return b"".join(encode(each.type, datum[each.name]) for each in node.fields)
+
+
+def json_text(node: AvroType, datum: Datum) -> str:
+    """Write a datum in Avro's JSON encoding."""
+    return json.dumps(_json(node, datum), ensure_ascii=False)
+
+
+class Readings:
+    """Reads data with two types, by fastavro.
+
+    Logical types are left out: integers stay integers, decimals bytes.
+    """
+
+    def __init__(self) -> None:
+        self._schemas: dict[int, tuple[AvroType, Any]] = {}
+
+    def read(self, encoded: bytes, writer: AvroType, reader: AvroType) -> tuple[Any, str | None]:
+        """Read a datum that one type wrote with both: the value, or why it cannot be read. Raises TooDeepError."""
+        return read(encoded, self._schema(writer), self._schema(reader))
+
+    def _schema(self, node: AvroType) -> Any:
+        if id(node) not in self._schemas:
+            self._schemas[id(node)] = node, fastavro.parse_schema(schema_of(node))
+        return self._schemas[id(node)][1]
+
+
+def read(encoded: bytes, writer: Any, reader: Any) -> tuple[Any, str | None]:
+    """Read a datum with both schemas, given as documents: the value, or why it cannot be read."""
+    try:
+        return fastavro.schemaless_reader(io.BytesIO(encoded), writer, reader), None
+    except Exception as error:  # noqa: BLE001 - whatever it raises, it does not read the datum
+        return None, type(error).__name__
+
+
+def _json(node: AvroType, datum: Datum) -> Any:  # noqa: PLR0911 - one for each type
+    match node:
+        case Primitive(kind="bytes") | Fixed():
+            return datum.decode("latin-1")
+        case Array():
+            return [_json(node.items, item) for item in datum]
+        case Map():
+            return {name: _json(node.values, value) for name, value in datum.items()}
+        case Union():
+            branch = node.branches[datum.index]
+            if isinstance(branch, Primitive) and branch.kind == "null":
+                return None
+            return {_branch_name(branch): _json(branch, datum.value)}
+        case Record():
+            return {each.name: _json(each.type, datum[each.name]) for each in node.fields}
+        case _:
+            return datum
+
+
+def _branch_name(branch: AvroType) -> str:
+    match branch:
+        case Record() | Enum() | Fixed():
+            return branch.name
+        case Primitive():
+            return branch.kind
+        case _:
+            return "array" if isinstance(branch, Array) else "map"
+
+
+def _long(number: int) -> bytes:
+    left = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while left > 0x7F:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
+
+
+def _bytes(value: bytes) -> bytes:
+    return _long(len(value)) + value
+
+
+def _string(text: str) -> bytes:
+    return _bytes(text.encode())
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (_long(len(items)) + b"".join(items) if items else b"") + b"\0"
+
+
+_ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {
+    "null": lambda _: b"",
+    "boolean": lambda value: bytes([value]),
+    "int": _long,
+    "long": _long,
+    "float": struct.Struct("<f").pack,
+    "double": struct.Struct("<d").pack,
+    "bytes": _bytes,
+    "string": _string,
+}

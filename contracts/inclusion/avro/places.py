@@ -1,0 +1,113 @@
+"""Where in a record two types meet, and the whole datum around a value at such a place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from contracts.document.fields import join
+from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, Union
+from contracts.inclusion.avro.data import Branch, Datum, Sizes
+
+ANY: Final = "*"
+"""Stands in a pointer for any item of an array and any name of a map."""
+_MAX_DEPTH: Final = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A writer's type and the reader's that it is resolved against, and how one gets there from the root.
+
+    `step` is the name of a field or the index of a union's branch in `parent`; None for items and values.
+    `is_certain` says that every reader resolves these two; some choose another branch of a union.
+    """
+
+    writer: AvroType
+    reader: AvroType
+    field: str = ""
+    parent: Place | None = None
+    step: str | int | None = None
+    is_certain: bool = True
+
+    def below(
+        self, writer: AvroType, reader: AvroType, step: str | int | None = None, *, is_certain: bool = True
+    ) -> Place:
+        """Make the place of two types inside these."""
+        field = self.field
+        if isinstance(self.writer, Array | Map):
+            field += join((ANY,))
+        elif isinstance(step, str):
+            field += join((step,))
+        return Place(writer, reader, field, self, step, self.is_certain and is_certain)
+
+    def path(self) -> Iterator[Place]:
+        """Yield this place and those around it."""
+        place: Place | None = self
+        while place is not None:
+            yield place
+            place = place.parent
+
+
+class Filling:
+    """Makes data of a writer's types that a reader can read, where there are such, so that a witness shows one thing."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._records: dict[tuple[int, int], dict[str, Datum]] = {}
+
+    def around(self, place: Place, datum: Datum) -> Datum:
+        """Put a datum of the writer's type at a place into the smallest record around it."""
+        while place.parent is not None:
+            outer = place.parent
+            match outer.writer:
+                case Record():
+                    datum = {**self._record(outer.writer, outer.reader, 0), str(place.step): datum}
+                case Union():
+                    datum = Branch(int(place.step or 0), datum)
+                case Array():
+                    datum = [datum]
+                case Map():
+                    datum = {"": datum}
+            place = outer
+        return datum
+
+    def fill(self, writer: AvroType, reader: AvroType | None, depth: int = 0) -> Datum:
+        """Make a small datum of the writer's type that the reader can read, if there is one; else the smallest."""
+        if reader is None or depth > _MAX_DEPTH:
+            return self._sizes.smallest(writer)
+        match writer:
+            case Enum():
+                known = reader.symbols if isinstance(reader, Enum) else ()
+                return next((symbol for symbol in writer.symbols if symbol in known), writer.symbols[0])
+            case Union():
+                order = self._sizes.order(writer)
+                readable = (index for index in order if _resolved(writer.branches[index], reader) is not None)
+                index = next(readable, order[0])
+                branch = writer.branches[index]
+                return Branch(index, self.fill(branch, _resolved(branch, reader), depth + 1))
+            case Record():
+                return self._record(writer, reader, depth)
+            case _:
+                return self._sizes.smallest(writer)
+
+    def _record(self, writer: Record, reader: AvroType, depth: int) -> dict[str, Datum]:
+        key = id(writer), id(reader)
+        if key not in self._records:
+            inner = _resolved(writer, reader)
+            read_as: dict[str, AvroType] = {}
+            if isinstance(inner, Record):
+                types = {each.name: each.type for each in inner.fields}
+                read_as = {written.name: types[name] for name, written in field_pairs(writer, inner).items()}
+            self._records[key] = {
+                each.name: self.fill(each.type, read_as.get(each.name), depth + 1) for each in writer.fields
+            }
+        return self._records[key]
+
+
+def _resolved(writer: AvroType, reader: AvroType | None) -> AvroType | None:
+    """Return the type that a type other than a union is resolved against."""
+    if isinstance(reader, Union):
+        return next(iter(chosen_branches(writer, reader)), None)
+    return reader if reader is not None and matches(writer, reader) else None

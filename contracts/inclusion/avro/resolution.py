@@ -1,0 +1,224 @@
+"""Whether data written with one Avro schema can be read with another, and mean the same.
+
+The types of both schemas are walked pairwise, each pair once: a pair met again is assumed to hold, which is how
+recursive types are decided. Every difference that is told as certain is shown by a datum, written with the writer's
+schema and read by fastavro with both. Source: Apache Avro 1.12 specification, "Schema Resolution".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, TooDeepError, Union, parse
+from contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
+from contracts.inclusion.avro.claims import (
+    CODES,
+    Claim,
+    branch_ambiguous,
+    branch_missing,
+    enum_claims,
+    leaf_claims,
+    mismatch,
+    record_claims,
+)
+from contracts.inclusion.avro.data import Datum, Readings, Sizes, encode, json_text
+from contracts.inclusion.avro.meaning import logical_of, meaning
+from contracts.inclusion.avro.places import Filling, Place
+
+MAX_STEPS: Final = 500_000
+"""Most pairs of types that are looked at; about a second."""
+MAX_DIFFERENCES: Final = 100
+"""Most differences and remarks, each, that one answer gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The answer, and what else a reader should know: harmless changes, each a Difference that is PROVEN."""
+
+    inclusion: Inclusion
+    remarks: tuple[Difference, ...] = ()
+
+
+def includes(writer: Any, reader: Any) -> Inclusion:
+    """Return whether all data of one Avro schema can be read with another, and keep their meaning.
+
+    Takes two schema documents (decoded JSON). Raises ContractError when one is no Avro schema.
+    """
+    return resolve(writer, reader).inclusion
+
+
+def resolve(writer: Any, reader: Any) -> Resolution:
+    """Like `includes`, with the harmless changes as well."""
+    try:
+        types = parse(writer), parse(reader)
+        if writer == reader:
+            return Resolution(Inclusion(Outcome.PROVEN))
+        return _Walk(*types).answer()
+    except TooDeepError:
+        return Resolution(Inclusion(Outcome.UNDETERMINED, (_too_large(),)))
+
+
+class _Walk:
+    def __init__(self, writer: AvroType, reader: AvroType) -> None:
+        self._root = Place(writer, reader)
+        self._sizes = Sizes(writer)
+        self._filling = Filling(self._sizes)
+        self._readings = Readings()
+        self._steps = 0
+        self._differences: dict[Difference, None] = {}
+        self._remarks: dict[Difference, None] = {}
+
+    def answer(self) -> Resolution:
+        stack, seen = [self._root], set()
+        while stack:
+            place = stack.pop()
+            key = (id(place.writer), id(place.reader), place.is_certain)
+            if key in seen:
+                continue
+            seen.add(key)
+            self._steps += _cost(place)
+            if self._steps > MAX_STEPS:
+                self._differences[_too_large()] = None
+                break
+            for claim in self._claims(place):
+                self._judge(place, claim)
+            if len(self._differences) >= MAX_DIFFERENCES:
+                break
+            stack.extend(reversed(list(self._inner(place))))
+        outcomes = {each.outcome for each in self._differences}
+        outcome = next(
+            (each for each in (Outcome.REFUTED, Outcome.UNDETERMINED) if each in outcomes), Outcome.PROVEN
+        )
+        return Resolution(
+            Inclusion(outcome, tuple(self._differences)), tuple(self._remarks)[:MAX_DIFFERENCES]
+        )
+
+    def _claims(self, place: Place) -> Iterator[Claim]:
+        """Look at the types of a place themselves."""
+        writer, reader = place.writer, place.reader
+        match writer, reader:
+            case Union(), _:
+                for index, branch in enumerate(writer.branches):
+                    choices = _choices(branch, reader)
+                    if not choices:
+                        yield branch_missing(writer, index, reader, self._sizes)
+                    yield from branch_ambiguous(branch, choices, f"/{index}")
+            case _, Union():
+                choices = _choices(writer, reader)
+                if not choices:
+                    yield mismatch(place, self._sizes)
+                yield from branch_ambiguous(writer, choices)
+            case (Array(), Array()) | (Map(), Map()):
+                pass
+            case _ if not matches(writer, reader):
+                yield mismatch(place, self._sizes)
+            case Record(), Record():
+                has_data = self._sizes.exists(writer)
+                data = (self._filling.fill(writer, reader),) if has_data else ()
+                yield from record_claims(place, writer, reader, data)
+            case Enum(), Enum():
+                yield from enum_claims(writer, reader)
+            case _:
+                yield from leaf_claims(place)
+
+    def _inner(self, place: Place) -> Iterator[Place]:  # noqa: C901 - one for each type
+        """Yield the pairs of types that this pair rests on."""
+        writer, reader = place.writer, place.reader
+        match writer, reader:
+            case Union(), _:
+                for index, branch in enumerate(writer.branches):
+                    for rank, choice in enumerate(_choices(branch, reader)):
+                        yield place.below(branch, choice, index, is_certain=rank == 0)
+            case _, Union():
+                for rank, choice in enumerate(_choices(writer, reader)):
+                    is_certain = place.is_certain and rank == 0
+                    yield Place(writer, choice, place.field, place.parent, place.step, is_certain)
+            case Array(), Array():
+                yield place.below(writer.items, reader.items)
+            case Map(), Map():
+                yield place.below(writer.values, reader.values)
+            case Record(), Record() if matches(writer, reader):
+                pairs = field_pairs(writer, reader)
+                for each in reader.fields:
+                    if each.name in pairs:
+                        written = pairs[each.name]
+                        yield place.below(written.type, each.type, written.name)
+
+    def _judge(self, place: Place, claim: Claim) -> None:
+        """Keep a claim as what could be shown of it."""
+        if claim.is_harmless:
+            self._remarks[_difference(place, claim, Outcome.PROVEN)] = None
+            return
+        for datum in claim.data if place.is_certain else ():
+            evidence = self._evidence(place, claim, datum)
+            if evidence is not None:
+                more, shown = evidence
+                told = replace(claim, sentence=claim.sentence + more)
+                self._differences[_difference(place, told, Outcome.REFUTED, shown)] = None
+                return
+        self._differences[_difference(place, claim, Outcome.UNDETERMINED)] = None
+
+    def _evidence(self, place: Place, claim: Claim, datum: Datum) -> tuple[str, Counterexample] | None:
+        """Write a datum, and read it: the end of the sentence, and the datum; None when that shows nothing."""
+        if not all(self._sizes.exists(each.writer) for each in place.path()):
+            return None
+        local = encode(place.writer, datum)
+        value, failure = self._readings.read(local, place.writer, place.reader)
+        more = ""
+        if claim.changes_meaning and failure is None:
+            written, _ = self._readings.read(local, place.writer, place.writer)
+            before = meaning(written, logical_of(place.writer))
+            after = meaning(value, logical_of(place.reader))
+            if before is None or before == after:
+                return None
+            more = f": {before} becomes {after}" if after is not None else f": `{before}` is no such value"
+        elif failure is None:
+            return None
+        record = self._filling.around(place, datum)
+        encoded = encode(self._root.writer, record)
+        if not claim.changes_meaning and self._reads(encoded):
+            return None
+        return more, Counterexample(json_text(self._root.writer, record), encoded)
+
+    def _reads(self, encoded: bytes) -> bool:
+        _, failure = self._readings.read(encoded, self._root.writer, self._root.reader)
+        return failure is None
+
+
+def _cost(place: Place) -> int:
+    """Count the pairs of types that are compared at a place."""
+    sides = (len(each.branches) if isinstance(each, Union) else 1 for each in (place.writer, place.reader))
+    return math.prod(sides)
+
+
+def _choices(writer: AvroType, reader: AvroType) -> list[AvroType]:
+    if isinstance(reader, Union):
+        return chosen_branches(writer, reader)
+    return [reader] if matches(writer, reader) else []
+
+
+def _difference(
+    place: Place, claim: Claim, outcome: Outcome, shown: Counterexample | None = None
+) -> Difference:
+    field = claim.field or place.field
+    subject = f"`{field}`: " if field else ""
+    doubt = "" if outcome is not Outcome.UNDETERMINED else " (not shown by a datum)"
+    return Difference(
+        outcome,
+        claim.code,
+        claim.keyword,
+        place.writer.pointer + claim.old,
+        place.reader.pointer + claim.new,
+        field,
+        f"{subject}{claim.sentence}{doubt}",
+        shown,
+    )
+
+
+def _too_large() -> Difference:
+    code = "avro.too-large"
+    return Difference(Outcome.UNDETERMINED, code, "", "", "", "", CODES[code])

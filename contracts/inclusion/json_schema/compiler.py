@@ -1,0 +1,253 @@
+"""From a JSON Schema document to one formula: dialects, references and defaults end here. Nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT3, specification_with
+
+from contracts.document.source import escape
+from contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, METASCHEMAS, Dialect, dialect_of
+from contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
+from contracts.inclusion.json_schema.keywords import HANDLERS
+from contracts.inclusion.json_schema.nodes import (
+    Additional,
+    All,
+    AnyOf,
+    Definition,
+    Interner,
+    ItemAt,
+    ItemsFrom,
+    Node,
+    Not,
+    OneValue,
+    Opaque,
+    Place,
+    Property,
+    Reference,
+    Required,
+    Side,
+    TypeIs,
+)
+from contracts.inclusion.json_schema.values import ANYTHING, key_of, shape_of
+
+MAX_DEPTH: Final = 110
+"""Deepest nesting of schemas, references counted."""
+_ROOT: Final = "urn:tidegate:schema"
+_REFERENCES: Final = frozenset({"$dynamicRef", "$recursiveRef"})
+
+
+class TooDeepError(ValueError):
+    """A schema that is nested deeper than MAX_DEPTH once its references are followed."""
+
+
+class Compiler:
+    """Compiles one schema document that the judge has compiled too, so that it fits its meta-schema."""
+
+    def __init__(self, side: Side, document: Any, interner: Interner, *, formats_asserted: bool) -> None:
+        self.side = side
+        self._document = document
+        self._interner = interner
+        self._document_id = interner.new_id()
+        self.dialect = dialect_of(document)
+        self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
+        self.keywords = KEYWORDS[self.dialect or Dialect.DRAFT202012]
+        self._known: dict[int, Definition] = {}
+        self._schemas = Survey(document, self.dialect)
+        self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
+        self._followed: dict[tuple[str, str], Spot] = {}
+        self._parts_of: dict[int, int] = {}
+        self.parts = 0
+        """How many parts the schema has, each counted once for every way that leads to it."""
+        self.has_references = False
+        """Whether a reference leads back to where it stands."""
+
+    def number(self, *form: Hashable) -> int:
+        """Return the id of a form."""
+        return self._interner.id_of(*form)
+
+    def compile(self) -> Node:
+        """Compile the document. Raises TooDeepError."""
+        specification = specification_with(self.dialect.uri) if self.dialect else DRAFT3
+        resource = specification.create_resource(self._document)
+        registry: Registry[Any] = Registry().with_resource(_ROOT, resource)
+        resolver = registry.resolver(_ROOT).in_subresource(resource)
+        spot = Spot(self._document, "", resolver, specification)
+        if self.dialect is None or self._schemas.is_unclear:
+            return self.opaque(spot, "$schema", ANYTHING)
+        return self.schema(spot)
+
+    def schema(self, spot: Spot) -> Node:
+        """Compile one schema. Raises TooDeepError."""
+        if spot.depth > MAX_DEPTH:
+            raise TooDeepError
+        if not isinstance(spot.schema, dict):
+            place = Place(self.side, spot.pointer, "", spot.schema)
+            return self.true(place) if spot.schema is True else self.false(place)
+        definition = self._known.get(id(spot.schema))
+        if definition is None:
+            definition = self._known[id(spot.schema)] = Definition()
+            before = self.parts
+            self.parts += _own_parts(spot.schema)
+            definition.node = self._compiled(spot)
+            self._parts_of[id(spot.schema)] = self.parts - before
+            return definition.node
+        if definition.node is not None:
+            self.parts += self._parts_of[id(spot.schema)]
+            return definition.node
+        self.has_references = True
+        place = self.place(spot, "$ref")
+        number = self.number("reference", self._document_id, id(spot.schema))
+        return Reference(number, place, definition)
+
+    def _compiled(self, spot: Spot) -> Node:
+        schema: dict[str, Any] = spot.schema
+        keywords = self.keywords
+        if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
+            keywords = frozenset({"$ref"})
+        parts = [HANDLERS[keyword](self, spot, keyword) for keyword in schema if keyword in keywords]
+        return self.all(Place(self.side, spot.pointer, "", schema), parts)
+
+    def each(self, spot: Spot, keyword: str) -> list[Node]:
+        """Compile a list of schemas. Raises TooDeepError."""
+        return [self.schema(spot.at(keyword, index)) for index in range(len(spot.schema[keyword]))]
+
+    # Connectives.
+
+    def place(self, spot: Spot, keyword: str) -> Place:
+        """Return the place of a keyword; the schema around it where it stands for one that is not written."""
+        pointer = f"{spot.pointer}/{escape(keyword)}" if keyword in spot.schema else spot.pointer
+        return Place(self.side, pointer, keyword, spot.schema.get(keyword))
+
+    def true(self, place: Place) -> Node:
+        """Build what accepts everything."""
+        return self.all(place, ())
+
+    def false(self, place: Place) -> Node:
+        """Build what accepts nothing."""
+        return AnyOf(self.number("any", frozenset()), place, ())
+
+    def all(self, place: Place, parts: Iterable[Node]) -> Node:
+        """Join parts that must all hold; nesting and order make no difference to the id."""
+        parts = tuple(parts)
+        return All(self._joined("all", All, parts), place, parts)
+
+    def any(self, place: Place, parts: Iterable[Node]) -> Node:
+        """Join parts of which one must hold; nesting and order make no difference to the id."""
+        parts = tuple(parts)
+        return AnyOf(self._joined("any", AnyOf, parts), place, parts)
+
+    def _joined(self, form: str, connective: type[All | AnyOf], parts: tuple[Node, ...]) -> int:
+        known = self._flat[form]
+        ids: set[int] = set()
+        for part in parts:
+            flat = known.get(part.id) if isinstance(part, connective) else None
+            if flat is None:
+                ids.add(part.id)
+            else:
+                ids |= flat
+        if len(ids) == 1:
+            return ids.pop()
+        number = self.number(form, frozenset(ids))
+        known[number] = frozenset(ids)
+        return number
+
+    def negated(self, node: Node) -> Node:
+        """Build what does not fit a node."""
+        return Not(self.number("not", node.id), node.place, node)
+
+    def opaque(self, spot: Spot, keyword: str, concerns: int) -> Node:
+        """Build what is not looked into, equal only to the same place of the same document.
+
+        Where the schema refers to nothing, it says the same in every document.
+        """
+        is_schema = isinstance(spot.schema, dict)
+        if is_schema and not refers(spot.schema):
+            form: tuple[Hashable, ...] = (self.dialect, shape_of(without_annotations(spot.schema)), keyword)
+        else:
+            form = (self.own_shape, spot.pointer, keyword)
+        place = self.place(spot, keyword) if is_schema else Place(self.side, spot.pointer)
+        return Opaque(self.number("opaque", *form), place, concerns)
+
+    @cached_property
+    def own_shape(self) -> Hashable:
+        """What only the same document has, annotations left out."""
+        return shape_of(without_annotations(self._document))
+
+    def outside(self, spot: Spot, keyword: str) -> Node:
+        """Build what a reference says that is not followed; the published meta-schemas say the same everywhere."""
+        reference = spot.schema[keyword].rstrip("#")
+        if keyword == "$ref" and reference in METASCHEMAS and not self._schemas.has_dynamic_anchors:
+            return Opaque(self.number("outside", reference), self.place(spot, keyword), ANYTHING)
+        return self.opaque(spot, keyword, ANYTHING)
+
+    def type_is(self, place: Place, mask: int) -> Node:
+        """Build a test for types."""
+        return TypeIs(self.number("type", mask), place, mask)
+
+    def values(self, place: Place, values: Iterable[Any]) -> Node:
+        """Build a test for a list of values; one that is listed twice counts once."""
+        by_key = {key_of(value): value for value in values}
+        return OneValue(self.number("values", frozenset(by_key)), place, by_key)
+
+    def required_name(self, place: Place, name: str) -> Node:
+        """Build a test for the presence of a property."""
+        return Required(self.number("required", name), place, name)
+
+    def items_from(self, place: Place, index: int, schema: Node) -> Node:
+        """Build a test for all items from an index on."""
+        return ItemsFrom(self.number("items", index, schema.id), place, index, schema)
+
+    def item_at(self, place: Place, index: int, schema: Node) -> Node:
+        """Build a test for one item."""
+        return ItemAt(self.number("item", index, schema.id), place, index, schema)
+
+    def property(self, place: Place, name: str, schema: Node) -> Node:
+        """Build a test for one property."""
+        return Property(self.number("property", name, schema.id), place, name, schema)
+
+    def additional(
+        self, place: Place, names: frozenset[str], patterns: tuple[str, ...], schema: Node
+    ) -> Node:
+        """Build a test for the properties that are not named."""
+        number = self.number("additional", names, frozenset(patterns), schema.id)
+        return Additional(number, place, names, patterns, schema)
+
+    # References.
+
+    def follow(self, spot: Spot, keyword: str) -> Spot | None:
+        """Return what a reference leads to; None when that hangs on more than the place of the reference."""
+        reference = spot.schema[keyword]
+        if keyword in _REFERENCES and self._schemas.is_ambiguous(keyword, reference):
+            return None
+        if self._schemas.has_ids:
+            return self._looked_up(spot, keyword, reference)
+        # Without identifiers a reference means the same everywhere, and looking it up takes long.
+        known = self._followed.get((keyword, reference))
+        if known is None:
+            known = self._looked_up(spot, keyword, reference)
+            if known is not None and isinstance(known.schema, dict):
+                self._followed[keyword, reference] = known
+        return None if known is None else replace(known, depth=spot.depth + 1)
+
+    def _looked_up(self, spot: Spot, keyword: str, reference: str) -> Spot | None:
+        try:
+            found = spot.resolver.lookup(reference)
+        except Unresolvable:
+            return None
+        pointer = self._schemas.pointer_of(found.contents)
+        if pointer is None:
+            if not isinstance(found.contents, bool):
+                return None  # a meta-schema, or something that is no schema
+            pointer = f"{spot.pointer}/{escape(keyword)}"
+        return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
+
+
+def _own_parts(schema: dict[str, Any]) -> int:
+    """Count what a schema says of one value by itself."""
+    return 1 + sum(len(each) if isinstance(each, dict | list) else 1 for each in schema.values())

@@ -1,0 +1,226 @@
+"""The smallest document that two schemas are told apart by at one place: made, judged by both, shrunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final
+
+from contracts.formats.json_records import MAX_DEPTH, decode_exactly
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.inclusion.answer import Counterexample
+from contracts.inclusion.json_schema.candidates import Maker
+from contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
+from contracts.inclusion.json_schema.gathered import arrays, objects
+from contracts.inclusion.json_schema.nodes import Node
+from contracts.inclusion.json_schema.prover import BudgetSpentError
+from contracts.inclusion.json_schema.shrinking import Shrinker, Trial
+from contracts.inclusion.json_schema.values import exceeds, text_of
+from contracts.inclusion.json_schema.work import Work
+from contracts.verdict import Violation
+
+_MAX_TRIES: Final = 120
+_FEW_VALUES: Final = 6
+_MORE_VALUES: Final = 12
+MAX_CHECKS: Final = 400
+_MAX_JUDGED: Final = 12_000
+_LEAST_JUDGED: Final = 200
+_MAX_LOOKED_AT: Final = 30_000_000
+"""Most parts of schemas that all documents may be held against, if each is held against every part."""
+MAX_EFFORT: Final = 3_000_000
+"""Most looks of the judge, where they have to be counted; one that is counted takes as long as ten that are not."""
+_MAX_TRIES_OF_ALL: Final = 6_000
+_LEAST_TRIES: Final = 12
+_MAX_PARTS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One of the two schemas: compiled for the judge, as a formula, and which documents are judged in bounded time."""
+
+    judge: JsonSchemaFormat
+    node: Node
+    work: Work
+
+
+class Refuter:
+    """Looks for documents that the old schema accepts and the new one refuses."""
+
+    def __init__(self, old: Judged, new: Judged, maker: Maker) -> None:
+        self._old = old
+        self._new = new
+        self._maker = maker
+        parts = 1 + old.work.parts + new.work.parts
+        self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_LOOKED_AT // parts))
+        self._effort = MAX_EFFORT
+        self.checked = 0
+        """How many lighter documents were judged."""
+        self._general: list[Any] | None = None
+        self._shrinker: Shrinker | None = None
+        self._smallest: dict[tuple[frozenset[int], frozenset[int], int], Any] = {}
+        """The values that broke a schema, by what the old schema says of their place."""
+
+    @property
+    def _is_over(self) -> bool:
+        return self._left <= 0 or self._effort <= 0
+
+    def refute(self, gap: Gap, checks: int = MAX_CHECKS, gaps: int = 1) -> Counterexample | None:
+        """Return a counterexample for one of so many gaps; None when none was found, which says nothing about the schemas.
+
+        At most `checks` smaller documents are judged.
+        """
+        pointer = gap.target.place.pointer
+        known = self._known_elsewhere(gap, pointer)
+        if known is not None:
+            return known
+        tries = min(_MAX_TRIES, max(_LEAST_TRIES, _MAX_TRIES_OF_ALL // gaps))
+        for document in chain(islice(self._documents(gap), tries), self._any_documents()):
+            if self._is_over:
+                break
+            if self.separates(document, pointer):
+                return self._counterexample(document, pointer, gap, checks)
+        return None
+
+    def _known_elsewhere(self, gap: Gap, pointer: str) -> Counterexample | None:
+        """Return a counterexample with the very value that was found where the schemas say the same of another place."""
+        if _question(gap) not in self._smallest or self._is_over:
+            return None
+        value = self._smallest[_question(gap)]
+        for document in islice(self._wrapped([value], gap.situation.steps), 2):
+            text = text_of(document)
+            read = decode_exactly(text.encode(errors="replace"))
+            if not isinstance(read, Violation) and self.separates(read, pointer):
+                return Counterexample(text)
+        return None
+
+    def refute_anywhere(self) -> Counterexample | None:
+        """Return any document that tells the two schemas apart."""
+        found = next((document for document in self._any_documents() if self.separates(document, None)), None)
+        return None if found is None else self._counterexample(found, None, None, MAX_CHECKS)
+
+    def _counterexample(
+        self, document: Any, pointer: str | None, gap: Gap | None, checks: int
+    ) -> Counterexample | None:
+        """Shrink a document, and judge its very text once more."""
+
+        def trial(lighter: Any) -> Trial:
+            self.checked += 1
+            return self._trial(lighter, pointer)
+
+        if self._shrinker is None:
+            self._shrinker = self._new_shrinker()
+        field = () if gap is None else gap.situation.field
+        smallest = self._shrinker.shrunk(document, field, trial, checks)
+        if gap is not None and (found := _at(smallest, field)):
+            (self._smallest[_question(gap)],) = found
+        for candidate in (smallest, document):
+            text = text_of(candidate)
+            if self._tells_apart(decode_exactly(text.encode(errors="replace"))):
+                return Counterexample(text)
+        return None
+
+    def _new_shrinker(self) -> Shrinker:
+        """Build a shrinker that knows what the old schema plainly asks for, and which values are small already."""
+        try:
+            branch = branch_of(self._maker.prover, (self._old.node,), ())
+        except BudgetSpentError:
+            branch = None
+        if branch is None:
+            return Shrinker((), {})
+        root = branch.facts.objects
+        return Shrinker(root.required, {name: made[0] for name, made in root.fillers.items()})
+
+    def _any_documents(self) -> Iterator[Any]:
+        if self._general is None:
+            self._general = self._maker.values((self._old.node,), (self._new.node,), 0, 40)
+        yield from self._general
+
+    # Making.
+
+    def _documents(self, gap: Gap) -> Iterator[Any]:
+        at = gap.situation
+        # A place that was free is in the gap as the leaf that leads there.
+        broken = gap.target.schema if gap.target is at.via and isinstance(gap.target, LEADING) else gap.target
+        # Mostly one of the first tells the schemas apart, and more of them take long to make in a large schema.
+        for most in (_FEW_VALUES, _MORE_VALUES):
+            inner = self._maker.values(at.holding, (*at.broken, broken), 0, most)
+            yield from self._wrapped(inner, at.steps)
+
+    def _wrapped(self, values: Iterable[Any], steps: tuple[Step, ...]) -> Iterator[Any]:
+        """Put values where they belong, the rest of each container made to fit the old schema."""
+        if not steps:
+            yield from values
+            return
+        *outer, step = steps
+        for value in values:
+            yield from self._wrapped(islice(self._containers(step, value), 4), tuple(outer))
+
+    def _containers(self, step: Step, value: Any) -> Iterator[Any]:
+        for branch in self._maker.branches(step.holding, step.broken, 0):
+            if isinstance(step.key, int):
+                yield from islice(arrays(self._maker, branch, 0, {step.key: value}), 3)
+                continue
+            names = (
+                [step.key] if step.key is not None else self._maker.names(step.place) if step.place else []
+            )
+            for name in names[:3]:
+                yield from islice(objects(self._maker, branch, 0, {name: value}), 3)
+
+    # Judging.
+
+    def separates(self, document: Any, pointer: str | None) -> bool:
+        """Return whether the old schema accepts a document and the new one refuses it, at `pointer` if there is one."""
+        if exceeds(document, MAX_DEPTH, _MAX_PARTS):
+            self._left -= 1
+            return False
+        return self._trial(document, pointer) is Trial.APART
+
+    def _trial(self, document: Any, pointer: str | None) -> Trial:
+        """Judge a document that is small enough."""
+        self._left -= 1
+        if self._left < 0 or not self._is_bounded(document):
+            return Trial.OTHERWISE
+        if not self._old.judge.is_valid(document):
+            return Trial.REFUSED
+        if self._new.judge.is_valid(document):
+            return Trial.OTHERWISE
+        is_there = pointer is None or any(
+            _is_near(pointer, each) for each in self._new.judge.refusing(document)
+        )
+        return Trial.APART if is_there else Trial.OTHERWISE
+
+    def _is_bounded(self, document: Any) -> bool:
+        for side in (self._old, self._new):
+            effort = side.work.effort(document)
+            self._effort -= effort.looks + 10 * effort.counted if effort.is_bounded else 10 * effort.counted
+            if not effort.is_bounded or self._effort < 0:
+                return False
+        return True
+
+    def _tells_apart(self, record: Any) -> bool:
+        if isinstance(record, Violation) or not self._is_bounded(record):
+            return False
+        return self._old.judge.is_valid(record) and not self._new.judge.is_valid(record)
+
+
+def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
+    at = gap.situation
+    return frozenset(each.id for each in at.holding), frozenset(each.id for each in at.broken), gap.target.id
+
+
+def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
+    """Return the value at a place in a document, in a list; none where names or indexes lead nowhere."""
+    for token in field:
+        if isinstance(document, dict) and token in document:
+            document = document[token]
+        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+            document = document[int(token)]
+        else:
+            return []
+    return [document]
+
+
+def _is_near(pointer: str, refused: str) -> bool:
+    """Return whether a keyword that refuses is the one at `pointer`, around it or inside it."""
+    return refused == pointer or refused.startswith(f"{pointer}/") or pointer.startswith(f"{refused}/")

@@ -1,0 +1,204 @@
+"""A schema document: where its parts stand, how its references resolve, which anchors move at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from referencing import Specification
+
+from contracts.document.source import escape
+from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from contracts.inclusion.json_schema.dialect import Dialect, dialect_of
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
+
+_IDS: Final = frozenset({"$id", "id"})
+_NOTED: Final = frozenset({"$id", "id", "$schema", "$dynamicAnchor", "$recursiveAnchor"})
+_NESTED: Final = frozenset({dict, list})
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_ANNOTATIONS: Final = frozenset(
+    {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where the compiler is: a schema, its JSON Pointer, how its references resolve, how deep it lies."""
+
+    schema: Any
+    pointer: str
+    resolver: Resolver[Any]
+    specification: Specification[Any]
+    depth: int = 0
+
+    def at(self, *tokens: str | int) -> Spot:
+        """Return the subschema below some tokens. Raises TooDeepError."""
+        inner, pointer = self.schema, self.pointer
+        for token in tokens:
+            inner = inner[token]
+            pointer = f"{pointer}/{escape(token) if isinstance(token, str) else token}"
+        resolver = self.resolver
+        if isinstance(inner, dict) and not _IDS.isdisjoint(inner):
+            resolver = resolver.in_subresource(self.specification.create_resource(inner))
+        return Spot(inner, pointer, resolver, self.specification, self.depth + 1)
+
+
+class Survey:
+    """What a look at every part of a document tells: where each part stands, and which anchors are moved at run time."""
+
+    def __init__(self, document: Any, dialect: Dialect | None) -> None:
+        self._dialect = dialect
+        self._above: dict[int, tuple[int | None, str]] = {}
+        self._anchors: dict[str, int] = {}
+        self._is_recursive = False
+        self._ids = 0
+        self._is_shared = False
+        self._has_other_dialect = False
+        self.has_ids = False
+        """Whether any part of the document, or the whole, may have a base URI of its own."""
+        self._walk(document)
+
+    def _walk(self, document: Any) -> None:
+        stack: list[tuple[int | None, str, Any]] = [(None, "", document)]
+        while stack:
+            above, token, node = stack.pop()
+            if isinstance(node, list):
+                own = id(node)
+                self._above.setdefault(own, (above, token))
+                stack.extend(
+                    (own, str(index), item) for index, item in enumerate(node) if item.__class__ in _NESTED
+                )
+            elif isinstance(node, dict):
+                own = id(node)
+                self._is_shared = self._is_shared or own in self._above
+                self._above.setdefault(own, (above, token))
+                if not _NOTED.isdisjoint(node):
+                    self._note(node, is_root=above is None)
+                stack.extend(
+                    (own, name, member) for name, member in node.items() if member.__class__ in _NESTED
+                )
+
+    def _note(self, node: dict[str, Any], *, is_root: bool) -> None:
+        anchor = node.get("$dynamicAnchor")
+        if isinstance(anchor, str):
+            self._anchors[anchor] = self._anchors.get(anchor, 0) + 1
+        self._is_recursive = self._is_recursive or node.get("$recursiveAnchor") is True
+        named = any(isinstance(node.get(keyword), str) for keyword in ("$id", "id"))
+        self.has_ids = self.has_ids or named
+        if not is_root:
+            self._ids += named
+            self._has_other_dialect = self._has_other_dialect or (
+                "$schema" in node and dialect_of(node) is not self._dialect
+            )
+
+    @property
+    def has_dynamic_anchors(self) -> bool:
+        """Whether a schema outside the document may lead back into it."""
+        return bool(self._anchors) or self._is_recursive
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether one place has another dialect than the document, or one object stands under two base URIs."""
+        return self._has_other_dialect or (self._is_shared and self._ids > 0)
+
+    def pointer_of(self, schema: Any) -> str | None:
+        """Return where an object of the document stands; None for anything else."""
+        if not isinstance(schema, dict) or id(schema) not in self._above:
+            return None
+        found: list[str] = []
+        above, token = self._above[id(schema)]
+        while above is not None:
+            found.append(f"/{escape(token)}")
+            above, token = self._above[above]
+        return "".join(reversed(found))
+
+    def is_ambiguous(self, keyword: str, reference: str) -> bool:
+        """Return whether a dynamic reference may lead elsewhere than a plain one."""
+        if keyword == "$recursiveRef":
+            return self._is_recursive and self._ids > 0
+        return self._anchors.get(reference.rpartition("#")[2], 0) > 1
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two schema documents differ in annotations and in the order of members only, and so say the same."""
+    if _are_alike(one, other, may_be_annotated=False):
+        return True
+    return _are_alike(one, other, may_be_annotated=True) and not any(
+        map(_refers_to_annotations, (one, other))
+    )
+
+
+def _are_alike(one: Any, other: Any, *, may_be_annotated: bool) -> bool:
+    """Compare two schemas, or with `may_be_annotated=False` any two values. For `==` alone, 1 is true."""
+    if one.__class__ is not other.__class__:
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(
+            _are_alike(each, beside, may_be_annotated=may_be_annotated)
+            for each, beside in zip(one, other, strict=True)
+        )
+    if not isinstance(one, dict):
+        return bool(one == other) and repr(one) == repr(other)
+    left_out = _ANNOTATIONS if may_be_annotated else frozenset()
+    if not may_be_annotated and len(one) != len(other):
+        return False
+    if may_be_annotated and one.keys() - left_out != other.keys() - left_out:
+        return False
+    return all(
+        name in other and _are_members_alike(name, each, other[name], may_be_annotated=may_be_annotated)
+        for name, each in one.items()
+        if name not in left_out
+    )
+
+
+def _are_members_alike(keyword: str, one: Any, other: Any, *, may_be_annotated: bool) -> bool:
+    if not may_be_annotated:
+        return _are_alike(one, other, may_be_annotated=False)
+    if keyword in SCHEMA_MAP and isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _are_alike(each, other[name], may_be_annotated=True) for name, each in one.items()
+        )
+    is_schema = keyword in ONE_SCHEMA or (keyword in SCHEMA_LIST and isinstance(one, list))
+    return _are_alike(one, other, may_be_annotated=is_schema)
+
+
+def without_annotations(schema: Any) -> Any:
+    """Leave out what says nothing about a record, wherever a schema stands; nothing where a reference may lead there."""
+    return schema if _refers_to_annotations(schema) else _stripped(schema)
+
+
+def _stripped(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in SCHEMA_MAP and isinstance(value, dict):
+            kept[keyword] = {name: _stripped(each) for name, each in value.items()}
+        elif keyword in SCHEMA_LIST and isinstance(value, list):
+            kept[keyword] = [_stripped(each) for each in value]
+        elif keyword not in _ANNOTATIONS:
+            kept[keyword] = _stripped(value) if keyword in ONE_SCHEMA else value
+    return kept
+
+
+def refers(value: Any) -> bool:
+    """Return whether a reference stands anywhere in a value."""
+    return next(_references(value), None) is not None
+
+
+def _refers_to_annotations(value: Any) -> bool:
+    return any(not _ANNOTATIONS.isdisjoint(reference.split("/")) for reference in _references(value))
+
+
+def _references(value: Any) -> Iterator[str]:
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack.extend(node)
+        elif isinstance(node, dict):
+            stack.extend(node.values())
+            yield from (str(node[keyword]) for keyword in _REFERENCES if keyword in node)

@@ -1,0 +1,280 @@
+"""Whether one known value fits a node: yes, no, or unknown. Never a guess.
+
+Scalars are given to the judge's own validator, keyword by keyword; arrays and objects are taken apart here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from contracts.document.model import JsonSchema
+from contracts.errors import ContractError
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.inclusion.json_schema.dialect import Dialect
+from contracts.inclusion.json_schema.nodes import (
+    Additional,
+    All,
+    AnyOf,
+    Bound,
+    Condition,
+    Contains,
+    Format,
+    ItemAt,
+    ItemCount,
+    ItemsFrom,
+    Length,
+    Matching,
+    MultipleOf,
+    Names,
+    Node,
+    Not,
+    OneOf,
+    OneValue,
+    Opaque,
+    Pattern,
+    Precision,
+    Property,
+    PropertyCount,
+    Required,
+    TypeIs,
+    UniqueItems,
+    WrittenAsInteger,
+    concerns,
+    resolved,
+)
+from contracts.inclusion.json_schema.values import MAX_EXACT, NUMBER, exact, key_of, margin, type_of
+
+_MAX_DEPTH: Final = 60
+_MAX_WORK: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How deep a look is, and what it has seen: by the identity of the value and the id of the node."""
+
+    known: dict[tuple[int, int], bool | None]
+    depth: int = 0
+
+    def down(self) -> _Look:
+        return _Look(self.known, self.depth + 1)
+
+
+def fits(value: Any, node: Node, look: _Look | None = None) -> bool | None:
+    """Return whether a value fits a node; None where that is not known."""
+    node = resolved(node)
+    look = look or _Look({})
+    if look.depth > _MAX_DEPTH or len(look.known) > _MAX_WORK:
+        return None
+    # What is reached in two ways is looked at once.
+    known = (id(value), node.id)
+    if known not in look.known:
+        look.known[known] = _fits(value, node, look)
+    return look.known[known]
+
+
+def _fits(value: Any, node: Node, look: _Look) -> bool | None:
+    match node:
+        case All(parts=parts):
+            down = look.down()
+            return _every(fits(value, part, down) for part in parts if not _is_idle(value, part))
+        case AnyOf(parts=parts):
+            return _some(fits(value, part, look.down()) for part in parts)
+        case OneOf(parts=parts):
+            return _exactly_one([fits(value, part, look.down()) for part in parts])
+        case Not(part=part):
+            return _opposite(fits(value, part, look.down()))
+        case Condition():
+            return _condition(value, node, look.down())
+        case _:
+            return _leaf(value, node, look)
+
+
+def _is_idle(value: Any, node: Node) -> bool:
+    """Return whether a node is about a property that is not there, as most are in a small value."""
+    return isinstance(node, Property) and isinstance(value, dict) and node.name not in value
+
+
+def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
+    if isinstance(node, OneValue):
+        return key_of(value) in node.by_key
+    if isinstance(node, TypeIs):
+        return _type(value, node.mask)
+    if not type_of(value) & concerns(node):
+        return True
+    if isinstance(value, str):
+        return _string(value, node)
+    if isinstance(value, dict):
+        return _object(value, node, look.down())
+    return _array(value, node, look.down()) if isinstance(value, list) else _number(value, node)
+
+
+def fits_all(value: Any, required: Iterable[Node], refused: Iterable[Node]) -> bool | None:
+    """Return whether a value fits every one of `required` and none of `refused`."""
+    return _every(
+        [*(fits(value, node) for node in required), *(_opposite(fits(value, node)) for node in refused)]
+    )
+
+
+def _every(answers: Iterable[bool | None]) -> bool | None:
+    unknown = False
+    for answer in answers:
+        if answer is False:
+            return False
+        unknown = unknown or answer is None
+    return None if unknown else True
+
+
+def _some(answers: Iterable[bool | None]) -> bool | None:
+    return _opposite(_every(_opposite(answer) for answer in answers))
+
+
+def _opposite(answer: bool | None) -> bool | None:  # noqa: FBT001 - three values
+    return None if answer is None else not answer
+
+
+def _exactly_one(answers: list[bool | None]) -> bool | None:
+    if answers.count(True) > 1:
+        return False
+    return None if None in answers else answers.count(True) == 1
+
+
+def _condition(value: Any, node: Condition, look: _Look) -> bool | None:
+    test = fits(value, node.test, look)
+    if test is None:
+        return _every([fits(value, node.then, look), fits(value, node.otherwise, look)]) or None
+    return fits(value, node.then if test else node.otherwise, look)
+
+
+def _type(value: Any, mask: int) -> bool | None:
+    own = type_of(value)
+    if own == NUMBER and (mask & NUMBER) not in {0, NUMBER}:
+        return None
+    return bool(own & mask)
+
+
+def _number(value: Any, node: Node) -> bool | None:
+    number = None if isinstance(value, bool) or value is None else exact(value)
+    if number is None:
+        return None
+    match node:
+        case Bound():
+            is_near = abs(number - node.limit) <= margin(node.limit)
+            is_kept = isinstance(value, int | float) and abs(number) < MAX_EXACT
+            return (
+                within(number, node) if is_kept or node.precision is Precision.EXACT or not is_near else None
+            )
+        case MultipleOf(step=step):
+            is_multiple = (number / step).denominator == 1
+            return (
+                None
+                if isinstance(value, Decimal) and node.precision is not Precision.EXACT and not is_multiple
+                else is_multiple
+            )
+        case WrittenAsInteger():
+            return None if number.denominator == 1 else False
+        case _:
+            return None
+
+
+def within(number: Fraction, bound: Bound) -> bool:
+    """Return whether a number keeps a bound."""
+    if number == bound.limit:
+        return not bound.is_exclusive
+    return number > bound.limit if bound.is_lower else number < bound.limit
+
+
+def _string(value: str, node: Node) -> bool | None:
+    match node:
+        case Length(is_lower=is_lower, limit=limit):
+            return len(value) >= limit if is_lower else len(value) <= limit
+        case Pattern(pattern=pattern):
+            return matches(pattern, value)
+        case Format(name=name, dialect_uri=uri):
+            validator = _validator("format", name, uri)
+            return None if validator is None else validator.is_valid(value)
+        case Opaque() | _:
+            return None
+
+
+def matches(pattern: str, text: str) -> bool | None:
+    """Return whether the judge finds a pattern in a string; None for a pattern that it does not compile."""
+    validator = _validator("pattern", pattern, Dialect.DRAFT202012.uri)
+    return None if validator is None else validator.is_valid(text)
+
+
+@lru_cache(maxsize=1024)
+def _validator(keyword: str, value: str, uri: str) -> JsonSchemaFormat | None:
+    try:
+        return JsonSchemaFormat(JsonSchema(type="json-schema", definition={"$schema": uri, keyword: value}))
+    except ContractError:
+        return None
+
+
+def _array(value: list[Any], node: Node, look: _Look) -> bool | None:
+    match node:
+        case ItemCount(is_lower=is_lower, limit=limit):
+            return len(value) >= limit if is_lower else len(value) <= limit
+        case UniqueItems():
+            return len({key_of(item) for item in value}) == len(value)
+        case ItemAt(index=index, schema=schema):
+            return fits(value[index], schema, look) if index < len(value) else True
+        case ItemsFrom(index=index, schema=schema):
+            return _every(fits(item, schema, look) for item in value[index:])
+        case Contains():
+            return _contains([fits(item, node.schema, look) for item in value], node)
+        case _:
+            return None
+
+
+def _contains(answers: list[bool | None], node: Contains) -> bool | None:
+    least, most = answers.count(True), answers.count(True) + answers.count(None)
+    if node.is_lower:
+        return True if least >= node.limit else (False if most < node.limit else None)
+    return True if most <= node.limit else (False if least > node.limit else None)
+
+
+def _object(value: dict[str, Any], node: Node, look: _Look) -> bool | None:
+    match node:
+        case PropertyCount(is_lower=is_lower, limit=limit):
+            return len(value) >= limit if is_lower else len(value) <= limit
+        case Required(name=name):
+            return name in value
+        case Names(schema=schema):
+            return _every(fits(name, schema, look) for name in value)
+        case _:
+            return _members(value, node, look)
+
+
+def _members(value: dict[str, Any], node: Node, look: _Look) -> bool | None:
+    match node:
+        case Property(name=name, schema=schema):
+            return fits(value[name], schema, look) if name in value else True
+        case Matching(pattern=pattern, schema=schema):
+            return _every(
+                _if_named(matches(pattern, name), member, schema, look) for name, member in value.items()
+            )
+        case Additional(schema=schema):
+            return _every(
+                _if_named(is_additional(name, node), member, schema, look) for name, member in value.items()
+            )
+        case _:
+            return None
+
+
+def _if_named(concerned: bool | None, member: Any, schema: Node, look: _Look) -> bool | None:  # noqa: FBT001 - three values
+    if concerned is False:
+        return True
+    answer = fits(member, schema, look)
+    return answer if concerned or answer else None
+
+
+def is_additional(name: str, node: Additional) -> bool | None:
+    """Return whether a property is one of those that an `Additional` speaks of."""
+    if name in node.names:
+        return False
+    return _opposite(_some(matches(pattern, name) for pattern in node.patterns))

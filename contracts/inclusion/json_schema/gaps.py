@@ -1,0 +1,342 @@
+"""Where the new schema may refuse what the old one accepts: the parts of the new one that the proof does not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from contracts.inclusion.json_schema.branch import Branch
+from contracts.inclusion.json_schema.containers import PropertyPlace, explicit_names, places
+from contracts.inclusion.json_schema.nodes import (
+    Additional,
+    All,
+    AnyOf,
+    Condition,
+    ItemAt,
+    ItemsFrom,
+    Matching,
+    Node,
+    OneOf,
+    Property,
+    Reference,
+    Side,
+    is_false,
+    resolved,
+)
+from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
+
+MAX_GAPS: Final = 500
+_MAX_COMPARED: Final = 50_000
+_MAX_CASES: Final = 12
+_MAX_ALTERNATIVES: Final = 100
+"""Most alternatives of either schema at one place that are gone through one by one."""
+_MAX_CHOICES: Final = 8
+"""Most choices of the old schema at one place that are gone through one by one."""
+_MAX_LINKS: Final = 200
+"""Most references in a row that are followed; a loop of references has no end."""
+_SHARE: Final = 4
+"""One question gets a quarter of the steps that are left, so that a hard one leaves some for the others."""
+
+
+_Ids = tuple[frozenset[int], frozenset[int]]
+LEADING: Final = (Property, Matching, Additional, ItemAt, ItemsFrom)
+"""The leaves that lead into an object or an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step into a value: the container, and the property or item that is looked at.
+
+    The container fits `holding` and breaks `broken`. `key` is a name or an index; a name is None where any name will do
+    that is a string of the region `place`.
+    """
+
+    holding: tuple[Node, ...]
+    broken: tuple[Node, ...]
+    key: str | int | None
+    place: PropertyPlace | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A place in a record: what the old schema says of it, and how it is reached."""
+
+    holding: tuple[Node, ...]
+    broken: tuple[Node, ...] = ()
+    field: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    old: Side = Side.ONE
+    """The side of the old schema."""
+    old_pointer: str = ""
+    via: Node | None = None
+    """The leaf of the new schema that leads here from the container; None at the top."""
+    is_conditional: bool = False
+    """Whether the new schema speaks of this place only under an `if`."""
+    is_declared: bool = True
+    """Whether the old schema speaks of this place by name."""
+
+    @cached_property
+    def ids(self) -> _Ids:
+        """Return what two situations of the same question share: the schemas that hold, and those that are broken."""
+        return _ids(self.holding), _ids(self.broken)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A node of the new schema that is not shown to hold wherever the old schema does."""
+
+    situation: Situation
+    target: Node
+    is_out_of_steps: bool
+
+
+def gaps(prover: Prover, old: Node, new: Node) -> list[Gap]:
+    """Return every gap between two schemas, at most MAX_GAPS; none when the old one is included in the new one."""
+    return _Search(prover, old.place.side).search(old, new)
+
+
+class _Search:
+    def __init__(self, prover: Prover, side: Side) -> None:
+        self._prover = prover
+        self._side = side
+        self._gaps: dict[tuple[str, tuple[str, ...]], Gap] = {}
+        self._entered: set[tuple[_Ids, int]] = set()
+        self._done: set[tuple[tuple[str, ...], _Ids, int]] = set()
+        self._met_again = False
+        self._is_uncovered = False
+        self._is_out_of_steps = False
+
+    def search(self, old: Node, new: Node) -> list[Gap]:
+        situation = Situation((old,), old=self._side)
+        self._compare_once(situation, new)
+        if (self._is_uncovered or len(self._done) >= _MAX_COMPARED) and not self._gaps:
+            self._add(situation, new)
+        return list(self._gaps.values())
+
+    def _compare(self, at: Situation, target: Node) -> None:
+        mark = (at.field, at.ids, id(target))
+        if len(self._gaps) >= MAX_GAPS or len(self._done) >= _MAX_COMPARED or mark in self._done:
+            return
+        self._done.add(mark)
+        if isinstance(target, All):
+            for part in target.parts:
+                self._compare(at, part)
+            return
+        if self._is_covered(at.holding, (*at.broken, target)):
+            return
+        self._is_uncovered = True
+        if isinstance(target, Reference) and target.definition.node is not None:
+            self._compare_once(at, target.definition.node)
+            return
+        before, self._met_again = len(self._gaps), False
+        try:
+            self._descend(at, target)
+        except (BudgetSpentError, RecursionError):
+            self._prover.forget_path()
+            self._is_out_of_steps = True
+        if len(self._gaps) == before and not self._met_again:
+            self._add(at, target)
+
+    def _compare_once(self, at: Situation, target: Node) -> None:
+        """Compare, unless the same question is being looked at further up: what is found there is found."""
+        mark = (at.ids, _named(target).id)
+        if mark in self._entered:
+            self._met_again = True
+            return
+        self._entered.add(mark)
+        self._compare(at, target)
+        self._entered.discard(mark)
+
+    def _add(self, at: Situation, target: Node) -> None:
+        key = (target.place.pointer, at.field)
+        self._gaps.setdefault(key, Gap(at, target, self._is_out_of_steps))
+
+    def _is_covered(self, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> bool:
+        whole = self._prover.budget
+        self._prover.budget = Budget(whole.left // _SHARE)
+        given = self._prover.budget.left
+        try:
+            return self._is_asserted(holding, broken) or self._prover.is_empty(holding, broken)
+        except (BudgetSpentError, RecursionError):
+            self._prover.forget_path()
+            self._is_out_of_steps = True
+            return False
+        finally:
+            whole.left -= given - max(self._prover.budget.left, 0)
+            self._prover.budget = whole
+
+    def _is_asserted(self, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> bool:
+        """Return whether what must be broken is one of the very things that hold: the usual case, and quickly seen."""
+        base = self._prover.base({node.id: node for node in holding})
+        return base is None or any((node.id, True) in base.asserted for node in broken)
+
+    def _descend(self, at: Situation, target: Node) -> None:
+        match target:
+            case AnyOf(parts=parts):
+                self._alternatives(at, target, parts)
+            case OneOf(parts=parts):
+                if self._prover.are_disjoint(target):
+                    self._alternatives(at, target, parts)
+            case Condition(test=test, then=then, otherwise=otherwise):
+                self._compare(replace(at, holding=(*at.holding, test), is_conditional=True), then)
+                self._compare(replace(at, broken=(*at.broken, test), is_conditional=True), otherwise)
+            case Property() | Matching() | Additional() | ItemAt() | ItemsFrom():
+                for case in self._cases(at, target):
+                    self._below(case, target)
+
+    def _alternatives(self, at: Situation, target: Node, parts: tuple[Node, ...]) -> None:
+        """Where only one alternative can hold at all, it is the one that must."""
+        if len(parts) > _MAX_ALTERNATIVES:
+            self._add(at, target)
+            return
+        for case in self._cases(at, target):
+            live = [part for part in parts if not self._is_covered((*case.holding, part), case.broken)]
+            if len(live) == 1:
+                self._compare(case, live[0])
+            else:
+                self._add(case, target)
+
+    def _cases(self, at: Situation, target: Node) -> Iterator[Situation]:
+        """Split a place by the choices of the old schema; cases that the target covers are left out."""
+        waiting, given = [at], 0
+        while waiting and given < _MAX_CASES:
+            case = waiting.pop()
+            branch = self._branch(case)
+            if branch is None:
+                continue
+            is_final = not branch.clauses or len(branch.clauses) > _MAX_CHOICES
+            if is_final or given + len(waiting) >= _MAX_CASES:
+                given += 1
+                yield case
+                continue
+            clause = min(branch.clauses, key=len)
+            if len(clause) > _MAX_ALTERNATIVES:
+                given += 1
+                yield case
+                continue
+            for node, holds in reversed(clause):
+                chosen = (
+                    replace(case, holding=(*case.holding, node))
+                    if holds
+                    else replace(case, broken=(*case.broken, node))
+                )
+                if not self._is_covered(chosen.holding, (*chosen.broken, target)):
+                    waiting.append(chosen)
+
+    def _branch(self, at: Situation) -> Branch | None:
+        """Take a place apart, choices that are made already left out."""
+        return branch_of(self._prover, at.holding, at.broken)
+
+    def _below(self, at: Situation, target: Node) -> None:
+        branch = self._branch(at)
+        if branch is None:
+            return
+        match target:
+            case Property(name=name, schema=schema):
+                place = PropertyPlace(name, branch.facts.objects.at(name), (schema,))
+                self._property(at, branch, place, target)
+            case Matching() | Additional():
+                for place in self._places(branch, target):
+                    self._property(at, branch, place, target)
+            case ItemAt(index=index, schema=schema):
+                self._item(at, branch, index, (target, schema))
+            case ItemsFrom(index=index, schema=schema):
+                for each in range(index, max(index, branch.facts.arrays.regular_from) + 1):
+                    self._item(at, branch, each, (target, schema))
+
+    def _places(self, branch: Branch, target: Matching | Additional) -> list[PropertyPlace]:
+        try:
+            return list(places(self._prover, branch.facts.objects, target, 0))
+        except (BudgetSpentError, RecursionError):
+            self._prover.forget_path()
+            self._is_out_of_steps = True
+            return []
+
+    def _property(
+        self, at: Situation, branch: Branch, place: PropertyPlace, target: Property | Matching | Additional
+    ) -> None:
+        token = "*" if place.name is None else place.name
+        below = Situation(
+            place.holding,
+            field=(*at.field, token),
+            steps=(*at.steps, Step(at.holding, at.broken, place.name, place)),
+            old=self._side,
+            is_conditional=at.is_conditional,
+            old_pointer=self._old_pointer(at, place.holding),
+            via=target,
+            is_declared=place.name in explicit_names(branch.facts.objects),
+        )
+        self._enter(below, target, target.schema)
+
+    def _item(self, at: Situation, branch: Branch, index: int, leaf: tuple[Node, Node]) -> None:
+        target, schema = leaf
+        holding = branch.facts.arrays.at(index)
+        if self._is_covered(holding, (schema,)):
+            return
+        below = Situation(
+            holding,
+            field=(*at.field, str(index) if isinstance(target, ItemAt) else "*"),
+            steps=(*at.steps, Step(at.holding, at.broken, index)),
+            old=self._side,
+            is_conditional=at.is_conditional,
+            old_pointer=self._old_pointer(at, holding),
+            via=target,
+        )
+        self._enter(below, target, schema)
+
+    def _old_pointer(self, at: Situation, holding: tuple[Node, ...]) -> str:
+        return nearest_old(holding, self._side, nearest_old(at.holding, self._side, at.old_pointer))
+
+    def _enter(self, below: Situation, target: Node, schema: Node) -> None:
+        """Compare one property or item; what the old schema left free is one gap, not one a keyword."""
+        if below.holding or is_false(schema):
+            self._compare_once(below, schema)
+        elif not self._is_covered((), (schema,)):
+            self._add(below, target)
+
+
+def branch_of(prover: Prover, holding: tuple[Node, ...], broken: tuple[Node, ...]) -> Branch | None:
+    """Take nodes apart; None when they contradict each other by form. Choices that are made are no choices."""
+    base = prover.base({node.id: node for node in holding})
+    if base is None:
+        return None
+    branch = prover.extended(base, [(node, False) for node in broken])
+    if branch is None:
+        return None
+    for clause in branch.clauses:
+        if branch.has(clause):
+            branch = branch.without(clause)
+    return branch
+
+
+def nearest_old(holding: tuple[Node, ...], side: Side, otherwise: str) -> str:
+    """Return where the old schema speaks of a place, behind references, or the nearest place around it."""
+    node = next((node for node in holding if node.place.side is side), None)
+    if node is None:
+        return otherwise
+    for _ in range(_MAX_LINKS):
+        target = resolved(node)
+        if target is node and isinstance(node, All) and len(node.parts) == 1:
+            target = resolved(node.parts[0])
+        if target is node or target.place.keyword:
+            break
+        node = target
+    return node.place.pointer
+
+
+def _ids(nodes: tuple[Node, ...]) -> frozenset[int]:
+    return frozenset(_named(node).id for node in nodes)
+
+
+def _named(node: Node) -> Node:
+    """Follow references, so that a schema met again is known again."""
+    for _ in range(_MAX_LINKS):
+        if isinstance(node, All) and len(node.parts) == 1:
+            node = node.parts[0]
+        elif isinstance(node, Reference) and node.definition.node is not None:
+            node = node.definition.node
+        else:
+            break
+    return node

@@ -1,0 +1,331 @@
+"""A schema as one formula about one JSON value: what every keyword says, freed from dialects and references.
+
+Connectives (`All`, `AnyOf`, `OneOf`, `Not`, `Condition`, `Reference`) join leaves. A leaf speaks of the types of its
+`group` only and holds for every value of another type. Nodes of the same meaning by form have the same `id`, in both
+schemas of a pair; `place` says where a node stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from contracts.inclusion.json_schema.values import ANYTHING, ARRAY, NUMBER, OBJECT, STRING, Key
+
+_MAX_LOOKED_AT: Final = 200
+
+
+class Side(StrEnum):
+    """Which of two schemas a node comes from; either may be the one that is asked to include the other."""
+
+    ONE = "one"
+    OTHER = "other"
+    NEITHER = "neither"
+    """Made by the proof itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node stands: its JSON Pointer, the keyword it comes from ("" for a whole schema), its written value."""
+
+    side: Side
+    pointer: str
+    keyword: str = ""
+    value: Any = None
+
+
+class Precision(StrEnum):
+    """How the judge compares a number with a bound, which matters for numbers that no double and no 64 bits hold."""
+
+    EXACT = "exact"
+    """As numbers: bounds that are written with a fraction, and integers up to 2^53."""
+    DOUBLE = "double"
+    """By the nearest double: bounds that are integers, but written with a point or an exponent."""
+    UNKNOWN = "unknown"
+    """By one or the other: integers beyond 2^53."""
+
+
+class Interner:
+    """Gives equal forms the same number."""
+
+    def __init__(self) -> None:
+        self._ids: dict[Hashable, int] = {}
+
+    def id_of(self, *form: Hashable) -> int:
+        """Return the number of a form; numbers count from 0 in the order of their first use."""
+        return self._ids.setdefault(form, len(self._ids))
+
+    def new_id(self) -> int:
+        """Return a number that no form has."""
+        return self.id_of(object())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """Anything a value can fit or not."""
+
+    id: int
+    place: Place
+    group: ClassVar[int] = ANYTHING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class All(Node):
+    """Every part holds; without parts: true."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnyOf(Node):
+    """At least one part holds; without parts: false."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf(Node):
+    """Exactly one part holds."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Not(Node):
+    """The part does not hold."""
+
+    part: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition(Node):
+    """`then` holds where `test` does, `otherwise` where it does not."""
+
+    test: Node
+    then: Node
+    otherwise: Node
+
+
+@dataclass(slots=True)
+class Definition:
+    """What a reference leads to, once it is compiled."""
+
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference(Node):
+    """What a definition says, which is still being compiled where the reference stands."""
+
+    definition: Definition = field(default_factory=Definition)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeIs(Node):
+    """The value's type is among the bits of `mask`."""
+
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneValue(Node):
+    """The value equals one of those listed (enum, const), by their keys."""
+
+    by_key: dict[Key, Any]
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Return the values that are listed, each once."""
+        return tuple(self.by_key.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque(Node):
+    """Something that is not looked into: it is only known to be equal to itself."""
+
+    concerns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound(Node):
+    """The number is at least (`is_lower`) or at most `limit`, or beyond it when `is_exclusive`.
+
+    `precision` says how the judge compares.
+    """
+
+    is_lower: bool
+    limit: Fraction
+    is_exclusive: bool
+    precision: Precision
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultipleOf(Node):
+    """The number is an integer times `step`, which is positive.
+
+    Where the step is an integer, the judge also takes a fraction for a multiple whose nearest double is one: so
+    `precision` is DOUBLE for steps that are written as integers, UNKNOWN for those that are written as 2.0.
+    """
+
+    step: Fraction
+    precision: Precision
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WrittenAsInteger(Node):
+    """The number is written without fraction and exponent: what draft 4 calls an integer."""
+
+    group: ClassVar[int] = NUMBER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Length(Node):
+    """The string has at least (`is_lower`) or at most `limit` characters."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern(Node):
+    """The regular expression matches somewhere in the string."""
+
+    pattern: str
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Format(Node):
+    """The string has the format, which the dialect asserts."""
+
+    name: str
+    dialect_uri: str
+    group: ClassVar[int] = STRING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemCount(Node):
+    """The array has at least (`is_lower`) or at most `limit` items."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UniqueItems(Node):
+    """No two items of the array are equal."""
+
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemAt(Node):
+    """The item at `index`, if there is one, fits `schema`."""
+
+    index: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ItemsFrom(Node):
+    """Every item from `index` on fits `schema`."""
+
+    index: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contains(Node):
+    """At least (`is_lower`) or at most `limit` items fit `schema`."""
+
+    is_lower: bool
+    limit: int
+    schema: Node
+    group: ClassVar[int] = ARRAY
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PropertyCount(Node):
+    """The object has at least (`is_lower`) or at most `limit` properties."""
+
+    is_lower: bool
+    limit: int
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Required(Node):
+    """The object has the property."""
+
+    name: str
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Property(Node):
+    """The property, if there is one, fits `schema`."""
+
+    name: str
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matching(Node):
+    """Every property whose name matches `pattern` fits `schema`."""
+
+    pattern: str
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Additional(Node):
+    """Every property that is neither among `names` nor matches one of `patterns` fits `schema`."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...]
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names(Node):
+    """Every name of a property, as a string, fits `schema`."""
+
+    schema: Node
+    group: ClassVar[int] = OBJECT
+
+
+def concerns(node: Node) -> int:
+    """Return the types that a leaf speaks of."""
+    return node.concerns if isinstance(node, Opaque) else node.group
+
+
+def resolved(node: Node) -> Node:
+    """Return what a chain of references leads to; unguarded loops are refused before anybody asks."""
+    while isinstance(node, Reference) and node.definition.node is not None:
+        node = node.definition.node
+    return node
+
+
+def is_false(node: Node) -> bool:
+    """Return whether a node plainly accepts nothing."""
+    waiting, seen = [node], set[int]()
+    while waiting and len(seen) < _MAX_LOOKED_AT:
+        node = resolved(waiting.pop())
+        if isinstance(node, AnyOf) and not node.parts:
+            return True
+        if isinstance(node, All) and id(node) not in seen:
+            seen.add(id(node))
+            waiting.extend(node.parts)
+    return False

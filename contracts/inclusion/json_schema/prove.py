@@ -1,0 +1,190 @@
+"""Whether every document that one JSON Schema accepts is accepted by another: proven, refuted, or neither."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+from contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
+from contracts.inclusion.json_schema.candidates import Maker
+from contracts.inclusion.json_schema.codes import difference
+from contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
+from contracts.inclusion.json_schema.document import is_same
+from contracts.inclusion.json_schema.formula import Formula, Schema
+from contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
+from contracts.inclusion.json_schema.nodes import Interner, Node, Side
+from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
+from contracts.inclusion.json_schema.sentences import shown_apart
+
+DEFAULT_BUDGET: Final = 50_000
+"""Steps of the proof; a second or two where every one is needed."""
+_LEAST_CHECKS: Final = 15
+_MAX_CHECKS: Final = 4_000
+"""So many lighter documents are judged for all differences, unless there are very many of them."""
+_SHARE: Final = 8
+"""One difference gets an eighth of the steps that are left, so that a hard one leaves some for the others."""
+
+
+def includes(old: Schema, new: Schema, *, formats_asserted: bool, budget: int = DEFAULT_BUDGET) -> Inclusion:
+    """Answer whether every document that `old` accepts is accepted by `new`.
+
+    Takes schemas of drafts 4 to 2020-12, each by its `$schema`. `formats_asserted` is how both judge `format`. `budget`
+    bounds the steps of the proof, and again those of the search for counterexamples; what does not fit is
+    UNDETERMINED. Raises ContractError for a schema that the judge does not compile. Nothing is fetched.
+    """
+    return Pair(old, new, formats_asserted=(formats_asserted, formats_asserted)).forth(budget)
+
+
+class Pair:
+    """Two schemas that are compared in both directions, each compiled once."""
+
+    def __init__(self, one: Schema, other: Schema, *, formats_asserted: tuple[bool, bool]) -> None:
+        """Take two schemas, and whether each is judged with its formats asserted."""
+        interner = Interner()
+        formulas = [
+            Formula(side, schema, interner, formats_asserted=is_asserted)
+            for side, schema, is_asserted in zip(
+                (Side.ONE, Side.OTHER), (one, other), formats_asserted, strict=True
+            )
+        ]
+        self.forth = Way(*formulas)
+        """Whether the other schema accepts every document of the one."""
+        self.back = Way(*reversed(formulas))
+        """Whether the one schema accepts every document of the other."""
+
+
+class Way:
+    """One direction of a comparison: whether the new schema accepts every document of the old one."""
+
+    def __init__(self, old: Formula, new: Formula) -> None:
+        self._old = old
+        self._new = new
+
+    def __call__(self, budget: int = DEFAULT_BUDGET, *, guarded: Schema | None = None) -> Inclusion:
+        """Answer as `includes` does. `guarded` stands for the old schema, which asks for more."""
+        old = self._old if guarded is None else self._old.instead(guarded)
+        return _included(old, self._new, budget)
+
+    def separates(self, document: Any, pointer: str) -> bool:
+        """Return whether a document that is judged in bounded time is one of the old schema and refused at `pointer` by the new."""
+        return self._refuter.separates(document, pointer)
+
+    @cached_property
+    def _refuter(self) -> Refuter:
+        prover = Prover(self._old.interner, Budget(0))
+        return Refuter(_judged(self._old), _judged(self._new), Maker(prover))
+
+
+def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
+    if old.is_too_large or new.is_too_large:
+        return Inclusion(
+            Outcome.UNDETERMINED, (_undecided("the schemas are too large or too deeply nested"),)
+        )
+    is_too_costly = old.is_too_costly or new.is_too_costly
+    if not is_too_costly:
+        _ = old.judge, new.judge  # raises for what is no schema, before all else
+    if old.formats_asserted == new.formats_asserted and is_same(old.schema, new.schema):
+        return Inclusion(Outcome.PROVEN)
+    if old.is_too_deep or new.is_too_deep:
+        return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))
+    if old.node.id == new.node.id and old.loop is None and new.loop is None:
+        return Inclusion(Outcome.PROVEN)
+    if is_too_costly:
+        return Inclusion(Outcome.UNDETERMINED, (_undecided("judging by the schemas takes too much work"),))
+    prover = Prover(old.interner, Budget(budget))
+    return _Comparison(_judged(old), _judged(new), prover, old.loop or new.loop).answer(budget)
+
+
+def _judged(formula: Formula) -> Judged:
+    return Judged(formula.judge, formula.node, formula.work)
+
+
+class _Comparison:
+    def __init__(self, old: Judged, new: Judged, prover: Prover, loop: Node | None) -> None:
+        self._schemas = (old.node, new.node)
+        self._prover = prover
+        self._loop = loop
+        self._refuter = Refuter(old, new, Maker(prover))
+
+    def answer(self, budget: int) -> Inclusion:
+        found = gaps(self._prover, *self._schemas)
+        if not found and self._loop is None:
+            return Inclusion(Outcome.PROVEN)
+        left = Budget(budget)
+        differences = []
+        for others, gap in zip(reversed(range(len(found))), found, strict=True):
+            # What the first ones find out, the others need not try.
+            spare = _MAX_CHECKS - self._refuter.checked - others * _LEAST_CHECKS
+            checks = min(MAX_CHECKS, max(_LEAST_CHECKS, spare))
+            differences.append(self._difference(gap, left, checks, len(found)))
+        if not any(each.outcome is Outcome.REFUTED for each in differences):
+            self._prover.budget = Budget(budget // _SHARE)
+            differences = self._refuted_anyhow(differences)
+        refuted = any(each.outcome is Outcome.REFUTED for each in differences)
+        return Inclusion(Outcome.REFUTED if refuted else Outcome.UNDETERMINED, tuple(differences))
+
+    def _difference(self, gap: Gap, left: Budget, checks: int, gaps: int) -> Difference:
+        given = left.left // _SHARE
+        self._prover.budget = Budget(given)
+        known: list[Node] = []
+        try:
+            known = self._known(gap)
+            return difference(gap, known, self._refuter.refute(gap, checks, gaps))
+        except (BudgetSpentError, RecursionError):
+            self._prover.forget_path()
+            return difference(gap, known, None)
+        finally:
+            left.left -= given - max(self._prover.budget.left, 0)
+
+    def _known(self, gap: Gap) -> list[Node]:
+        at = gap.situation
+        branch = branch_of(self._prover, at.holding, at.broken)
+        narrowed = None if branch is None or not branch.clauses else self._prover.narrowed(branch, 0)
+        return [] if narrowed is None else list(narrowed.facts.leaves.values())
+
+    def _refuted_anyhow(self, differences: list[Difference]) -> list[Difference]:
+        """Look for a document that tells the schemas apart for a reason that the proof did not see."""
+        try:
+            found = self._refuter.refute_anywhere()
+        except (BudgetSpentError, RecursionError):
+            found = None
+        if self._loop is not None:
+            sentence = "a reference leads back to itself without a step into the record"
+            # A proof that fails for the loop alone says so of the whole schema.
+            differences = [each for each in differences if each.keyword]
+            sides = (self._schemas[0].place.side, self._schemas[1].place.side)
+            return [*differences, _undecided(sentence, self._loop, found, sides)]
+        if found is None or not differences:
+            return differences
+        first = differences[0]
+        is_back = self._schemas[0].place.side is Side.OTHER
+        return [_refuted(first, found, is_back=is_back), *differences[1:]]
+
+
+def _refuted(undetermined: Difference, found: Counterexample, *, is_back: bool) -> Difference:
+    sentence = f"{undetermined.sentence.rpartition('; ')[0]}; {shown_apart(is_back=is_back)}"
+    return Difference(
+        Outcome.REFUTED,
+        undetermined.code,
+        undetermined.keyword,
+        undetermined.old_pointer,
+        undetermined.new_pointer,
+        undetermined.field,
+        sentence,
+        found,
+    )
+
+
+def _undecided(
+    sentence: str,
+    loop: Node | None = None,
+    found: Counterexample | None = None,
+    sides: tuple[Side, Side] = (Side.ONE, Side.OTHER),
+) -> Difference:
+    keyword = "" if loop is None else loop.place.keyword or "$ref"
+    side = None if loop is None else loop.place.side
+    pointer = "" if loop is None else loop.place.pointer
+    old, new = (pointer if side is each else "" for each in sides)
+    code = "schema.undecided" if loop is None else "schema.reference-undecided"
+    outcome = Outcome.UNDETERMINED if found is None else Outcome.REFUTED
+    return Difference(outcome, code, keyword, old, new, "", sentence, found)

@@ -1,0 +1,268 @@
+"""Numbers and strings: whether any value is under some leaves and breaks others. True is sure, False is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from contracts.inclusion.json_schema.assertions import without_assertions
+from contracts.inclusion.json_schema.evaluate import fits
+from contracts.inclusion.json_schema.facts import Count
+from contracts.inclusion.json_schema.nodes import (
+    Bound,
+    Format,
+    Length,
+    MultipleOf,
+    Node,
+    OneValue,
+    Pattern,
+    Precision,
+)
+from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
+from contracts.inclusion.json_schema.values import MAX_EXACT, margin
+
+_MAX_LISTED: Final = 300
+
+FORMAT_LANGUAGES: Final = {
+    "email": "@",
+    "ipv6": "^[0-9a-fA-F:.]{2,45}$",
+    "uri": "^[A-Za-z][A-Za-z0-9+.-]*:",
+    # jsonschema-rs reads the digits of a date by arithmetic, and takes 2.24-02-20 for one.
+    "date": "^[ -~]{4}-[ -~]{2}-[ -~]{2}$",
+    "ipv4": r"^[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$",
+    "uuid": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+}
+"""Patterns that every string of a format matches."""
+
+WIDER_FORMATS: Final = {
+    "uri": frozenset({"uri-reference", "iri", "iri-reference"}),
+    "uri-reference": frozenset({"iri-reference"}),
+    "iri": frozenset({"iri-reference"}),
+    "email": frozenset({"idn-email"}),
+}
+"""Formats that every string of a format has too."""
+
+
+@dataclass(slots=True)
+class Line:
+    """The numbers between two ends; an end is a limit and whether the limit itself is left out."""
+
+    low: tuple[Fraction, bool] | None = None
+    high: tuple[Fraction, bool] | None = None
+
+    def take(self, bound: Bound, *, is_kept: bool, slack: Fraction | int = 0) -> None:
+        """Narrow to what keeps or breaks a bound, or comes nearer to that than `slack`."""
+        is_lower, is_exclusive = bound.is_lower is is_kept, bound.is_exclusive is is_kept
+        limit = bound.limit - slack if is_lower else bound.limit + slack
+        self._cut(limit, is_lower=is_lower, is_exclusive=is_exclusive and not slack)
+
+    def _cut(self, limit: Fraction, *, is_lower: bool, is_exclusive: bool) -> None:
+        end = (limit, is_exclusive)
+        if is_lower:
+            self.low = end if self.low is None else max(self.low, end)
+        elif self.high is None or (limit, not is_exclusive) < (self.high[0], not self.high[1]):
+            self.high = end
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no number is left."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or self.high[1]))
+
+    def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
+        """Return the first and last factor of `step` in the line; None is without end."""
+        first = last = None
+        if self.low is not None:
+            factor = self.low[0] / step
+            first = math.floor(factor) + 1 if self.low[1] else math.ceil(factor)
+        if self.high is not None:
+            factor = self.high[0] / step
+            last = math.ceil(factor) - 1 if self.high[1] else math.floor(factor)
+        return first, last
+
+
+@dataclass(slots=True)
+class NumberFacts:
+    """What leaves that hold and leaves that do not say of a number."""
+
+    holding: Iterable[Node]
+    broken: list[Node]
+    is_integer: bool
+    line: Line = field(default_factory=Line)
+    """Where the number is."""
+    double: Line = field(default_factory=Line)
+    """Where the double is that the judge takes for the number, when it takes one."""
+    step: Fraction | None = None
+    """What the number is a multiple of."""
+    rounded_step: Fraction | None = None
+    """What the double is a multiple of that is nearest to a number with a fraction."""
+
+    def __post_init__(self) -> None:
+        if self.is_integer:
+            self.step = Fraction(1)
+        for leaf in self.holding:
+            if isinstance(leaf, Bound):
+                self._take(leaf, is_kept=True)
+            elif isinstance(leaf, MultipleOf):
+                self._keep_step(leaf)
+        for leaf in self.broken:
+            if isinstance(leaf, Bound):
+                self._take(leaf, is_kept=False)
+
+    def _take(self, bound: Bound, *, is_kept: bool) -> None:
+        # A double tells small integers apart.
+        if bound.precision is Precision.EXACT or (self.is_integer and abs(bound.limit) < MAX_EXACT // 4):
+            self.line.take(bound, is_kept=is_kept)
+            return
+        self.line.take(bound, is_kept=is_kept, slack=margin(bound.limit))
+        if bound.precision is Precision.DOUBLE:
+            self.double.take(bound, is_kept=is_kept)
+
+    def _keep_step(self, leaf: MultipleOf) -> None:
+        if leaf.precision is Precision.DOUBLE and not self.is_integer:
+            self.rounded_step = _common_multiple(self.rounded_step, leaf.step)
+        elif leaf.precision is Precision.EXACT or self.is_integer:
+            self.step = _common_multiple(self.step, leaf.step)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether surely no number is like that."""
+        line = self.line
+        if line.is_empty or self.double.is_empty or self._is_between_steps():
+            return True
+        if line.low is not None and line.high is not None and line.low[0] == line.high[0]:
+            return self._excludes(line.low[0])
+        if self.step is None:
+            return False
+        first, last = line.multiples(self.step)
+        if first is None or last is None or last - first >= _MAX_LISTED:
+            return False
+        return all(self._excludes(factor * self.step) for factor in range(first, last + 1))
+
+    def _is_between_steps(self) -> bool:
+        """Return whether every number left is a multiple of what it must not be, or an integer though it must be none."""
+        if self.step is not None and self.step.denominator == 1 and not self.is_integer:
+            return True
+        broken = [leaf for leaf in self.broken if isinstance(leaf, MultipleOf)]
+        return any(
+            # A double that is a multiple says nothing of a step that is compared exactly.
+            step is not None and (step / leaf.step).denominator == 1
+            for leaf in broken
+            for step in (self.step, self.rounded_step if leaf.precision is Precision.DOUBLE else None)
+        )
+
+    def _excludes(self, number: Fraction) -> bool:
+        if (number.denominator == 1) != self.is_integer:
+            return True
+        return any(
+            (isinstance(leaf, OneValue) and ("number", number) in leaf.by_key)
+            or (isinstance(leaf, MultipleOf) and (number / leaf.step).denominator == 1)
+            for leaf in self.broken
+        )
+
+
+def _common_multiple(one: Fraction | None, other: Fraction) -> Fraction:
+    if one is None:
+        return other
+    return Fraction(
+        math.lcm(one.numerator * other.denominator, other.numerator * one.denominator),
+        one.denominator * other.denominator,
+    )
+
+
+@dataclass(slots=True)
+class StringFacts:
+    """What leaves that hold and leaves that do not say of a string."""
+
+    holding: Iterable[Node]
+    broken: list[Node]
+    count: Count = field(default_factory=Count)
+    inside: list[str] = field(default_factory=list)
+    outside: list[str] = field(default_factory=list)
+    formats: list[Format] = field(default_factory=list)
+    excluded: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for leaf in self.holding:
+            match leaf:
+                case Length(is_lower=is_lower, limit=limit):
+                    self._limit(limit, is_lower=is_lower)
+                case Pattern(pattern=pattern):
+                    self.inside.append(_readable(pattern))
+                case Format(name=name):
+                    self.formats.append(leaf)
+                    if name in FORMAT_LANGUAGES:
+                        self.inside.append(FORMAT_LANGUAGES[name])
+        for leaf in self.broken:
+            match leaf:
+                case Length(is_lower=is_lower, limit=limit):
+                    self._limit(limit - 1 if is_lower else limit + 1, is_lower=not is_lower)
+                case Pattern(pattern=pattern):
+                    self.outside.append(pattern)
+                case OneValue(values=values):
+                    self.excluded.update(value for value in values if isinstance(value, str))
+
+    def _limit(self, limit: int, *, is_lower: bool) -> None:
+        if is_lower:
+            self.count.at_least(limit)
+        else:
+            self.count.at_most(limit)
+
+    @property
+    def question(self) -> Question:
+        """Return the question after all strings of that kind, formats and unreadable patterns left out."""
+        return Question(
+            tuple(sorted({each for each in self.inside if automaton_of(each)})),
+            tuple(sorted({each for each in self.outside if automaton_of(each)})),
+            self.count.least,
+            self.count.most,
+            frozenset(self.excluded) if len(self.excluded) <= _MAX_LISTED else frozenset(),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether surely no string is like that."""
+        if self.count.is_empty or self._is_of_wider_format():
+            return True
+        if self.count.most == 0:
+            return self._excludes_empty()
+        question = self.question
+        if not question.inside and not question.outside:
+            return False
+        free = Question(question.inside, question.outside)
+        if _has_none(free):
+            return True
+        is_bounded = question.least > 0 or question.most is not None or bool(question.excluded)
+        return is_bounded and _has_none(question)
+
+    def _is_of_wider_format(self) -> bool:
+        return any(
+            isinstance(leaf, Format)
+            and leaf.dialect_uri == held.dialect_uri
+            and leaf.name in WIDER_FORMATS.get(held.name, ())
+            for leaf in self.broken
+            for held in self.formats
+        )
+
+    def _excludes_empty(self) -> bool:
+        return any(fits("", leaf) is False for leaf in self.holding) or any(
+            fits("", leaf) is True for leaf in self.broken
+        )
+
+
+def _readable(pattern: str) -> str:
+    """Return a pattern that an automaton reads and that matches at least as much, where there is one."""
+    if automaton_of(pattern) is not None:
+        return pattern
+    return without_assertions(pattern) or pattern
+
+
+def _has_none(question: Question) -> bool:
+    try:
+        return first_string(question) is None
+    except TooLargeError:
+        return False

@@ -1,0 +1,1 @@
+"""The one judge: a contract version, compiled, and the verdicts of records."""

@@ -1,0 +1,307 @@
+"""How a compiled contract judges records: the loops behind `EnforcementPlan`, which says what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contracts.columns.table_limits import NO_LIMITS, TableLimits, Unfit, with_keys
+from contracts.columns.typed import TableRows, TypedColumn
+from contracts.fastpath.accept import Acceptance
+from contracts.fastpath.table import TypedAcceptance
+from contracts.formats.framing import Framed, Frames
+from contracts.formats.json_records import decode_value
+from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
+from contracts.judge.verdict_arrays import VERDICT_TYPE, Verdicts
+from contracts.rules.clock import Moments, SetClock
+from contracts.rules.compiled import RuleSet
+from contracts.verdict import Disposition, Stage, Verdict, Violation
+
+STAGES: Final = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
+"""Stages that are one bit of a verdict each, the lowest; those of the rules come after them."""
+_STAGE_BITS: Final = {stage: 1 << index for index, stage in enumerate(STAGES)}
+_SCHEMA_BIT: Final = _STAGE_BITS[Stage.SCHEMA]
+_COLUMN_BIT: Final = _STAGE_BITS[Stage.COLUMN]
+_EMPTY_RECORD: Final[dict[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What of a compiled contract makes verdicts, and what is fixed for a batch.
+
+    `acceptance` and `typed_acceptance` are the quick way, None where there is none. `refusal` is what becomes of a
+    record that fails in a stage, `refuses_null` whether a tombstone does. `now` is the moment of the batch, in
+    nanoseconds since 1970; `limits` are those of the table.
+    """
+
+    payload_format: PayloadFormat
+    rules: RuleSet
+    columns: tuple[TypedColumn, ...]
+    acceptance: Acceptance | None
+    typed_acceptance: TypedAcceptance | None
+    frames: Frames
+    refusal: Disposition
+    refuses_null: bool
+    now: int | None = None
+    limits: TableLimits = NO_LIMITS
+
+    @cached_property
+    def column_types(self) -> pa.Schema:
+        """Arrow schema of the typed columns."""
+        return pa.schema([(column.name, column.kind.arrow_type) for column in self.columns])
+
+    @cached_property
+    def _dispositions(self) -> tuple[Disposition, ...]:
+        """What becomes of a record that fails in each slot."""
+        return (*(self.refusal for _ in STAGES), *(rule.disposition for rule in self.rules.rules))
+
+    def judge(self, values: pa.Array, moments: Moments | None, headers: pa.Array | None) -> pa.StructArray:
+        """Judge as `EnforcementPlan.judge` says."""
+        verdicts = Verdicts(len(values), self._dispositions)
+        framed = self.frames.open(values, headers)
+        for index, record in self._unsound(framed, self._setting(moments, len(values)), verdicts):
+            bits = self._bits(record, framed, index)
+            if bits:
+                verdicts.add(index, bits)
+        return verdicts.array()
+
+    def judge_typed(
+        self,
+        values: pa.Array,
+        moments: Moments | None,
+        headers: pa.Array | None,
+        keys: pa.Array | None,
+    ) -> pa.StructArray:
+        """Judge as `EnforcementPlan.judge_typed` says."""
+        verdicts = Verdicts(len(values), self._dispositions)
+        fill = self._fill_by_records if self.typed_acceptance is None else self._fill_by_rows
+        framed = self.frames.open(values, headers)
+        arrays, refused = fill(framed, verdicts, self._setting(moments, len(values)))
+        for index in refused:
+            if verdicts.is_written(index):
+                verdicts.add(index, _COLUMN_BIT)
+        if self.limits != NO_LIMITS:
+            arrays = with_keys(
+                self.limits, self.columns, arrays, values, pa.nulls(len(values)) if keys is None else keys
+            )
+            for unfit in self.limits.unfit(self.columns, arrays):
+                self._refuse(unfit, verdicts, arrays)
+        return self._with_columns(verdicts, arrays)
+
+    def _refuse(self, unfit: Unfit, verdicts: Verdicts, arrays: list[pa.Array]) -> None:
+        """Add what a table cannot hold to the verdicts of the rows that would be written; it is null there."""
+        least = self._least((unfit,))
+        is_written = ~np.asarray(verdicts.not_written())
+        for index in np.flatnonzero(unfit.is_row & is_written).tolist():
+            verdicts.add(index, _COLUMN_BIT, least)
+        array = arrays[unfit.column]
+        arrays[unfit.column] = pc.if_else(pa.array(unfit.is_row), pa.scalar(None, array.type), array)
+
+    def explain(
+        self,
+        values: pa.Array,
+        headers: pa.Array | None,
+        moments: Moments | None,
+        *,
+        typed: bool,
+        keys: pa.Array | None,
+        failed: pa.Array | None,
+    ) -> Iterator[Verdict]:
+        """Judge as `EnforcementPlan.explain_each` says."""
+        if failed is None:
+            yield from self._explain(values, headers, moments, [None] * len(values), typed=typed, keys=keys)
+            return
+        slots = [int.from_bytes(each or b"", "little") for each in failed.to_pylist()]
+        known = [self._known(bits) for bits in slots]
+        is_left = pa.array([verdict is None for verdict in known], pa.bool_())
+        left = self._explain(
+            values.filter(is_left),
+            None if headers is None else headers.filter(is_left),
+            None if moments is None else moments.filter(is_left),
+            [bits for bits, verdict in zip(slots, known, strict=True) if verdict is None],
+            typed=typed,
+            keys=None if keys is None else keys.filter(is_left),
+        )
+        for verdict in known:
+            yield next(left) if verdict is None else verdict
+
+    def _known(self, bits: int) -> Verdict | None:
+        """Return the verdict of every record that failed these slots; None where that depends on the record."""
+        if bits not in self._verdicts:
+            rules = bits >> len(STAGES)
+            violations = self.rules.always(rules) if bits == rules << len(STAGES) else None
+            known = None if violations is None else Verdict(self._disposition_of(violations), violations)
+            self._verdicts[bits] = known
+        return self._verdicts[bits]
+
+    @cached_property
+    def _verdicts(self) -> dict[int, Verdict | None]:
+        """What `_known` has found: the records of a batch fail the same few slots again and again."""
+        return {}
+
+    def _explain(
+        self,
+        values: pa.Array,
+        headers: pa.Array | None,
+        moments: Moments | None,
+        slots: Sequence[int | None],
+        *,
+        typed: bool,
+        keys: pa.Array | None,
+    ) -> Iterator[Verdict]:
+        """Yield the verdict of each record; `slots` are the bit sets of the failed ones, None where they are not known."""
+        at = self._setting(moments, len(values))
+        framed = self.frames.open(values, headers)
+        for index, (decoded, bits) in enumerate(zip(self.payload_format.decode(framed), slots, strict=True)):
+            if at is not None:
+                at(index)
+            record, violations = self._evidence(decoded, framed, index, bits)
+            disposition = self._disposition_of(violations)
+            if typed and disposition.is_written:
+                violations += tuple(column.violation for column in self.columns if not column.holds(record))
+                disposition = self._disposition_of(violations)
+            if typed and disposition.is_written and self.limits != NO_LIMITS:
+                key = pa.nulls(1, pa.binary()) if keys is None else keys.slice(index, 1)
+                unfit = self._unfit(values.slice(index, 1), key, record)
+                violations += tuple(each.violation for each in unfit)
+                disposition = max(self._disposition_of(violations), self._least(unfit))
+            yield Verdict(disposition, violations)
+
+    def _least(self, unfit: Sequence[Unfit]) -> Disposition:
+        """Return what becomes at least of a record that would only alert: one without a primary key cannot be written."""
+        is_kept_out = self.refusal.is_written and any(each.is_of_key for each in unfit)
+        return Disposition.QUARANTINED if is_kept_out else Disposition.ACCEPTED
+
+    def _unfit(self, value: pa.Array, key: pa.Array, record: Any) -> list[Unfit]:
+        """Return what a table cannot hold of one record, given with its value and key, arrays of one."""
+        rows = TableRows(self.columns)
+        rows.add(record)
+        arrays = with_keys(self.limits, self.columns, rows.finish()[0], value, key)
+        return [each for each in self.limits.unfit(self.columns, arrays) if each.is_row[0]]
+
+    def record_of(self, value: pa.Array, header: pa.Array | None) -> Any:
+        """Decode one value, an array of one: the record, or the Violation that stands for one."""
+        (record,) = self.payload_format.decode(self.frames.open(value, header))
+        return record
+
+    def _setting(self, moments: Moments | None, length: int) -> SetClock | None:
+        """Make what sets the clock of the rules to the moment of a record, by its index; None when no rule asks."""
+        clock = self.rules.clock
+        return None if clock is None else clock.setting(moments or Moments(), self.now, length)
+
+    def _unsound(self, framed: Framed, at: SetClock | None, verdicts: Verdicts) -> Iterator[tuple[int, Any]]:
+        """Yield all records but those of which the verdict is known, with their index, the clock set to each."""
+        if self.acceptance is None:
+            yield from (
+                self.payload_format.unsound(framed, self.rules) if at is None else self._timed(framed, at)
+            )
+            return
+        for block in self.acceptance.blocks(framed.payloads, at):
+            for position, bits in block.broken:
+                verdicts.add(block.start + position, bits << len(STAGES))
+            for position, value, may_change in block.others:
+                if at is not None:
+                    at(block.start + position)
+                yield block.start + position, decode_value(value, may_change=may_change)
+
+    def _timed(self, framed: Framed, at: SetClock) -> Iterator[tuple[int, Any]]:
+        fits, hold = self.payload_format.is_valid, self.rules.hold
+        for index, record in enumerate(self.payload_format.decode(framed)):
+            at(index)
+            if type(record) is Violation or not fits(record) or not hold(record):
+                yield index, record
+
+    def _fill_by_rows(
+        self, framed: Framed, verdicts: Verdicts, at: SetClock | None
+    ) -> tuple[list[pa.Array], list[int]]:
+        """Judge, and fill the columns from what was kept of accepted records; of the others, from their records."""
+        assert self.typed_acceptance is not None  # noqa: S101 - narrows for the type checker
+        columns = self.typed_acceptance.rows()
+        length = len(framed.payloads)
+        for block in self.typed_acceptance.blocks(framed.payloads, at):
+            written: dict[int, Any] = {}
+            for position, bits in block.broken:
+                verdicts.add(block.start + position, bits << len(STAGES))
+            for position, value, may_change in block.others:
+                if at is not None:
+                    at(block.start + position)
+                record = decode_value(value, may_change=may_change)
+                bits = self._bits(record, framed, block.start + position)
+                is_written = not bits or verdicts.add(block.start + position, bits).is_written
+                if is_written and type(record) is not Violation:
+                    written[position] = record
+            columns.add(block, written)
+        return columns.finish(length)
+
+    def _fill_by_records(
+        self, framed: Framed, verdicts: Verdicts, at: SetClock | None
+    ) -> tuple[list[pa.Array], list[int]]:
+        """Judge, and fill the columns from the records."""
+        rows = TableRows(self.columns)
+        fits, hold = self.payload_format.is_valid, self.rules.hold
+        for index, record in enumerate(self.payload_format.decode(framed)):
+            if at is not None:
+                at(index)
+            is_sound = type(record) is not Violation and fits(record) and hold(record)
+            bits = 0 if is_sound else self._bits(record, framed, index)
+            is_written = not bits or verdicts.add(index, bits).is_written
+            # What is not written has a row too, of nulls: cheaper than to put the others back in their places.
+            rows.add(record if is_written and type(record) is not Violation else _EMPTY_RECORD)
+        return rows.finish()
+
+    def _bits(self, record: Any, framed: Framed, index: int) -> int:
+        """Return the bit set of failed slots of a record, or of the Violation that stands for one."""
+        if type(record) is Violation:
+            violation = self._undecoded(record, framed, index)
+            return _STAGE_BITS[violation.stage] if violation else 0
+        fits = self.payload_format.is_valid(record)
+        bits = self.rules.broken(record, fits) << len(STAGES)
+        return bits if fits else bits | _SCHEMA_BIT
+
+    def _evidence(
+        self, record: Any, framed: Framed, index: int, bits: int | None
+    ) -> tuple[Any, tuple[Violation, ...]]:
+        """Return for what was decoded: the record, and its violations of every stage but column; `bits` as in `_explain`."""
+        if type(record) is Violation:
+            violation = self._undecoded(record, framed, index)
+            return _EMPTY_RECORD, () if violation is None else (violation,)
+        if bits is None:
+            bits = self._bits(record, framed, index)
+        fits = not bits & _SCHEMA_BIT
+        of_schema = () if fits else self.payload_format.violations(record)
+        return record, (*of_schema, *self.rules.violations(record, bits >> len(STAGES), fits=fits))
+
+    def _undecoded(self, violation: Violation, framed: Framed, index: int) -> Violation | None:
+        """Return what a value is that gave no record; None for a tombstone that the contract lets pass."""
+        if violation is not NO_PAYLOAD:
+            return violation
+        if (refusal := framed.refusals.get(index)) is not None:
+            return refusal
+        return NO_PAYLOAD if self.refuses_null else None
+
+    @cached_property
+    def _of_rules(self) -> dict[str, Disposition]:
+        return {rule.id: rule.disposition for rule in self.rules.rules}
+
+    def _disposition_of(self, violations: tuple[Violation, ...]) -> Disposition:
+        return max(
+            (self._of_rules[each.code] if each.stage is Stage.RULE else self.refusal for each in violations),
+            default=Disposition.ACCEPTED,
+        )
+
+    def _with_columns(self, verdicts: Verdicts, arrays: list[pa.Array]) -> pa.StructArray:
+        """Put the columns beside the verdicts; null where a record is not written."""
+        columns = pa.StructArray.from_arrays(
+            arrays, fields=list(self.column_types), mask=verdicts.not_written()
+        )
+        verdict = verdicts.array()
+        return pa.StructArray.from_arrays(
+            [verdict.field(0), verdict.field(1), columns],
+            fields=[*VERDICT_TYPE, pa.field("columns", columns.type)],
+        )

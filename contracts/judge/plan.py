@@ -1,0 +1,291 @@
+"""A contract version, compiled. The one way in which a record gets a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from contracts.columns.table_limits import NO_LIMITS, TableLimits
+from contracts.columns.typed import TypedColumn, compile_columns
+from contracts.document.consistency import inconsistencies
+from contracts.document.fields import SchemaFields
+from contracts.document.fingerprint import fingerprint
+from contracts.document.model import AvroSchema, DataContract, JsonSchema
+from contracts.errors import ContractError, Problem
+from contracts.expectations.compile import ExpectationPlan, compile_expectations
+from contracts.fastpath.compile import compile_acceptance
+from contracts.formats.avro import AvroFormat
+from contracts.formats.framing import Frames
+from contracts.formats.json_schema import JsonSchemaFormat
+from contracts.formats.payload import PayloadFormat
+from contracts.formats.writers import WriterSchemas
+from contracts.judge.loop import STAGES, Judging
+from contracts.privacy.masks import Masks, masks_of, privacy_problems
+from contracts.privacy.tokens import MaskKey
+from contracts.rules.clock import Moments
+from contracts.rules.compile import DISPOSITIONS, compile_rules
+from contracts.rules.compiled import RuleSet
+from contracts.verdict import Severity, Stage, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What one bit of a verdict's `failed` stands for: a rule (code is its id) or a whole stage (code is its name)."""
+
+    stage: Stage
+    code: str
+    severity: Severity
+
+
+class EnforcementPlan:
+    """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
+
+    def __init__(self, contract: DataContract, judging: Judging, masks: Masks) -> None:
+        self.contract = contract
+        self.fingerprint = fingerprint(contract)
+        self.slots = (
+            *(Slot(stage, stage.value, Severity.ERROR) for stage in STAGES),
+            *(Slot(Stage.RULE, rule.id, rule.severity) for rule in judging.rules.rules),
+        )
+        self.columns = judging.column_types
+        """Arrow schema of the typed columns that `judge_typed` returns, in contract order."""
+        self.expectations: ExpectationPlan = compile_expectations(contract.expectations, self.columns)[0]
+        """What the accepted records of a batch must look like together; empty when the contract says nothing of it."""
+        self.masks = masks
+        self._judging = judging
+
+    def __reduce__(
+        self,
+    ) -> tuple[Any, tuple[str, WriterSchemas | None, int | None, MaskKey | None, TableLimits]]:
+        document = self.contract.model_dump_json(by_alias=True, exclude_defaults=True)
+        return _rebuilt, (document, self.writers, self._judging.now, self.masks.key, self._judging.limits)
+
+    @property
+    def payload_format(self) -> PayloadFormat:
+        """What reads payloads by the contract's schema."""
+        return self._judging.payload_format
+
+    @property
+    def typed_columns(self) -> tuple[TypedColumn, ...]:
+        """The typed columns, in contract order."""
+        return self._judging.columns
+
+    @property
+    def needs_writers(self) -> bool:
+        """Whether records name the schema that they were written with, so that `with_writers` is called for."""
+        return self.contract.framing != "none"
+
+    def with_writers(self, writers: WriterSchemas | None) -> EnforcementPlan:
+        """Return this plan with the schemas that records may name. Without them no name is looked up."""
+        return self._with(replace(self._judging, frames=replace(self._judging.frames, writers=writers)))
+
+    @property
+    def asks_now(self) -> bool:
+        """Whether a rule compares with now, so that `judge` wants to know the moments of records."""
+        return self._judging.rules.clock is not None
+
+    def with_now(self, now: int) -> EnforcementPlan:
+        """Return this plan with the moment of one batch, in nanoseconds since 1970, for the rules that ask for it."""
+        return self._with(replace(self._judging, now=now))
+
+    def for_table(self, limits: TableLimits) -> EnforcementPlan:
+        """Return this plan for a table that holds less than its columns' types do: `judge_typed` refuses the others."""
+        return self._with(replace(self._judging, limits=limits))
+
+    def _with(self, judging: Judging) -> EnforcementPlan:
+        plan = object.__new__(EnforcementPlan)
+        plan.__dict__.update(self.__dict__, _judging=judging)
+        return plan
+
+    def judge(
+        self, values: pa.Array, moments: Moments | None = None, headers: pa.Array | None = None
+    ) -> pa.StructArray:
+        """Judge raw record values.
+
+        Takes an array of binary or large_binary, one record value an element (null: a tombstone), and the moments
+        that are now for the rules that ask for it: that of `with_now`, or of the call, when left out. `headers` are the schema headers
+        beside the values, an array of binary; without them framing confluent-header looks at none.
+        Returns VERDICT_TYPE, same length, never null. Never raises on any value, but Unavailable when a record names a
+        schema that only a registry which is away can know.
+        """
+        return self._judging.judge(values, moments, headers)
+
+    def judge_typed(
+        self,
+        values: pa.Array,
+        moments: Moments | None = None,
+        headers: pa.Array | None = None,
+        keys: pa.Array | None = None,
+    ) -> pa.StructArray:
+        """Judge as `judge` does, and give the typed columns of the records that are written.
+
+        Returns struct<disposition, failed, columns: struct<...self.columns>>, same length; `columns` is null for
+        a record that is not written. A value that a column cannot hold is a violation of stage column; if the
+        contract has such a record written (on_violation alert), the column is null there. What `for_table` asks for is
+        held likewise, but a record without a primary key is never written. `keys` are the Kafka keys, an array of
+        binary, for tables from which tombstones delete.
+        """
+        return self._judging.judge_typed(values, moments, headers, keys)
+
+    def explain(
+        self,
+        value: bytes | None,
+        header: bytes | None = None,
+        *,
+        typed: bool = False,
+        moments: Moments | None = None,
+        key: bytes | None = None,
+    ) -> Verdict:
+        """Judge one record with all its evidence; `header` is its schema header, see `wire.schema_header`.
+
+        `judge` gives the same disposition and the same failed slots of the same `moments`, and so does `judge_typed`
+        with `typed`, which adds the values that columns cannot hold, and with the Kafka `key`.
+        """
+        values, keys = pa.array([value], pa.large_binary()), pa.array([key], pa.binary())
+        (verdict,) = self.explain_each(values, moments, self._header(header), typed=typed, keys=keys)
+        return verdict
+
+    def explain_each(
+        self,
+        values: pa.Array,
+        moments: Moments | None = None,
+        headers: pa.Array | None = None,
+        *,
+        typed: bool = False,
+        keys: pa.Array | None = None,
+        failed: pa.Array | None = None,
+    ) -> Iterator[Verdict]:
+        """Judge many records as `explain` does, for less than half the cost each; takes what `judge` takes, and `keys` as `judge_typed` does.
+
+        `failed` are the failed slots of the same records, as `judge` gave them, or with `typed` `judge_typed`: then none
+        is judged again, and one is not even decoded that broke rules which tell every record the same, and nothing else.
+        """
+        return self._judging.explain(values, headers, moments, typed=typed, keys=keys, failed=failed)
+
+    def record_of(self, value: bytes | None, header: bytes | None = None) -> Any:
+        """Decode one value: the record, or the Violation that stands for one. Raises as `judge` does."""
+        return self._judging.record_of(pa.array([value], pa.large_binary()), self._header(header))
+
+    def _header(self, header: bytes | None) -> pa.Array | None:
+        # Where nobody looks schemas up, nobody may have kept the headers.
+        is_known = header is not None or self.writers is not None
+        return pa.array([header], pa.binary()) if is_known else None
+
+    @property
+    def writers(self) -> WriterSchemas | None:
+        """The schemas that records may name; None when they were not looked up."""
+        return self._judging.frames.writers
+
+    def failed_slots(self, failed: bytes | None) -> tuple[Slot, ...]:
+        """Decode a bit set that `judge` returned."""
+        bits = int.from_bytes(failed or b"", "little")
+        return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
+
+
+def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> EnforcementPlan:
+    """Compile a self-contained contract (its schema given by `definition`).
+
+    `mask_key` makes the tokens of hashed fields: who writes what `judge_typed` gives needs it, who only judges does not.
+
+    Raises ContractError with every problem found: a contract that contradicts itself, a rule on a field that the
+    schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
+    leaves the document.
+    """
+    parts = _compile_parts(contract, mask_key)
+    quick = (
+        compile_acceptance(parts.payload_format, parts.rules, parts.columns)
+        if isinstance(parts.payload_format, JsonSchemaFormat)
+        else None
+    )
+    acceptance, typed_acceptance = quick or (None, None)
+    judging = Judging(
+        parts.payload_format,
+        parts.rules,
+        parts.columns,
+        acceptance,
+        typed_acceptance,
+        Frames(contract.framing, contract.schema_.type),
+        refusal=DISPOSITIONS[contract.on_violation],
+        refuses_null=contract.tombstones == "refuse",
+    )
+    return EnforcementPlan(contract, judging, parts.masks)
+
+
+def check_compiles(contract: DataContract) -> None:
+    """Check that a contract compiles, without building what only judging needs. Raises ContractError as `compile_plan`."""
+    _compile_parts(contract, None)
+
+
+def schema_fields(contract: DataContract) -> SchemaFields:
+    """Return the fields that the schema of a contract declares. Raises ContractError when it does not compile."""
+    return _compile_format(contract).fields
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What is compiled of a contract before the quick way of accepting records: all in which mistakes show."""
+
+    payload_format: PayloadFormat
+    rules: RuleSet
+    columns: tuple[TypedColumn, ...]
+    masks: Masks
+
+
+def _compile_parts(contract: DataContract, mask_key: MaskKey | None) -> _Parts:
+    problems = list(inconsistencies(contract))
+    if contract.framing == "auto" and isinstance(contract.schema_, AvroSchema):
+        message = "`auto` is for JSON: bare Avro may begin with a zero byte as well; say `none` or `confluent-prefix`"
+        problems.append(Problem("/framing", message))
+    payload_format = rules = None
+    columns: tuple[TypedColumn, ...] = ()
+    try:
+        payload_format = _compile_format(contract)
+    except ContractError as error:
+        raise ContractError((*problems, *error.problems)) from None
+    problems += privacy_problems(contract, payload_format.fields)
+    masks = masks_of(contract, mask_key)
+    formats_hold = isinstance(contract.schema_, JsonSchema) and contract.schema_.formats == "assert"
+    try:
+        rules = compile_rules(contract, payload_format.fields)
+    except ContractError as error:
+        problems += error.problems
+    try:
+        columns = compile_columns(contract, payload_format.fields, formats_hold=formats_hold, masks=masks)
+        typed = pa.schema([(column.name, column.kind.arrow_type) for column in columns])
+        problems += compile_expectations(contract.expectations, typed)[1]
+    except ContractError as error:
+        problems += error.problems
+    if problems or rules is None:
+        raise ContractError(tuple(problems))
+    return _Parts(payload_format, rules, columns, masks)
+
+
+def _compile_format(contract: DataContract) -> PayloadFormat:
+    match contract.schema_:
+        case JsonSchema():
+            return JsonSchemaFormat(contract.schema_)
+        case AvroSchema():
+            return AvroFormat(contract.schema_)
+
+
+def _rebuilt(
+    document: str,
+    writers: WriterSchemas | None,
+    now: int | None,
+    mask_key: MaskKey | None,
+    limits: TableLimits = NO_LIMITS,
+) -> EnforcementPlan:
+    plan = _recompile(document, mask_key)
+    plan = plan if limits == NO_LIMITS else plan.for_table(limits)
+    plan = plan if writers is None else plan.with_writers(writers)
+    return plan if now is None else plan.with_now(now)
+
+
+@lru_cache(maxsize=64)
+def _recompile(document: str, mask_key: MaskKey | None) -> EnforcementPlan:
+    """Compile once in a process what arrives there many times."""
+    return compile_plan(DataContract.model_validate_json(document), mask_key)

@@ -1,0 +1,83 @@
+"""The verdicts of an array of records, as they are collected and as Arrow takes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from contracts.verdict import Disposition
+
+VERDICT_TYPE = pa.struct(
+    [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
+)
+"""`failed` is a bit set, least significant bit of the first byte first, over `contracts.judge.plan.EnforcementPlan.slots`; null for none."""
+
+
+def packed(verdicts: pa.StructArray) -> pa.Array:
+    """Return verdicts as one array of binary, null where nothing failed: what most records cross to the JVM with is nothing.
+
+    The first byte is the disposition, `failed` comes after it.
+    """
+    failed = verdicts.field("failed")
+    places = np.flatnonzero(failed.is_valid().to_numpy(zero_copy_only=False))
+    few = verdicts.take(pa.array(places))
+    pairs = zip(few.field("disposition").to_pylist(), few.field("failed").to_pylist(), strict=True)
+    return _scattered(len(verdicts), places, [bytes((disposition,)) + bits for disposition, bits in pairs])
+
+
+class Verdicts:
+    """The verdicts of one array of records, most of which are accepted and cost nothing here."""
+
+    def __init__(self, length: int, dispositions: tuple[Disposition, ...]) -> None:
+        self._of_slot = dispositions
+        self._dispositions = bytearray(length)
+        self._failed: dict[int, int] = {}
+        self._of_bits: dict[int, Disposition] = {}
+
+    def __len__(self) -> int:
+        return len(self._dispositions)
+
+    def add(self, index: int, bits: int, least: Disposition = Disposition.ACCEPTED) -> Disposition:
+        """Add failed slots to the verdict of a record, whose disposition is `least` at least; returns it as it is then."""
+        bits |= self._failed.get(index, 0)
+        self._failed[index] = bits
+        disposition = self._of_bits.get(bits)
+        if disposition is None:  # records break the same few rules again and again
+            disposition = max(each for slot, each in enumerate(self._of_slot) if bits >> slot & 1)
+            self._of_bits[bits] = disposition
+        if disposition < least or disposition < self._dispositions[index]:
+            disposition = max(least, Disposition(self._dispositions[index]))
+        self._dispositions[index] = disposition
+        return disposition
+
+    def is_written(self, index: int) -> bool:
+        """Return whether a record is not kept from the sink."""
+        return self._dispositions[index] <= int(Disposition.ALERTED)
+
+    def not_written(self) -> pa.Array:
+        """Return for each record whether it is kept from the sink."""
+        return pa.array(np.frombuffer(self._dispositions, np.int8) > int(Disposition.ALERTED))
+
+    def array(self) -> pa.StructArray:
+        """Return VERDICT_TYPE."""
+        places = sorted(self._failed)
+        failed = (self._failed[place] for place in places)
+        values = [bits.to_bytes((bits.bit_length() + 7) // 8, "little") for bits in failed]
+        columns = [
+            pa.array(np.frombuffer(self._dispositions, np.int8)),
+            _scattered(len(self), np.array(places), values),
+        ]
+        return pa.StructArray.from_arrays(columns, fields=list(VERDICT_TYPE))
+
+
+def _scattered(length: int, places: npt.NDArray[np.int64], values: list[bytes]) -> pa.Array:
+    """Lay out a few values, at ascending places, as an array of binary: not by a list with all the nulls in it."""
+    if not values:
+        return pa.nulls(length, pa.binary())
+    lengths, is_there = np.zeros(length + 1, np.int32), np.zeros(length, np.bool_)
+    lengths[places + 1] = list(map(len, values))
+    is_there[places] = True
+    validity = pa.py_buffer(np.packbits(is_there, bitorder="little"))
+    offsets = pa.py_buffer(np.cumsum(lengths, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), length, [validity, offsets, pa.py_buffer(b"".join(values))])

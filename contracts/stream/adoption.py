@@ -1,0 +1,229 @@
+"""A ledger rebuilt from what the outputs hold, for a stream that has lost its own. Pure values and arithmetic; no I/O.
+
+The ledger must end where nothing is written twice and nothing is left out. One output moves in the same commit as the
+ledger: what it holds is covered. The other may be ahead: it is written before the ledger moves, and the next start finds
+what is there and leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pyroaring import BitMap64
+
+from contracts.errors import StreamStopped
+from contracts.stream.bounds import Offsets
+from contracts.stream.counts import Count
+from contracts.stream.ledger import BatchTotals, Vector
+from contracts.stream.positions import Positions, Sightings
+
+Ahead = Literal["written", "quarantined"]
+"""The output that is written before the ledger moves."""
+
+EPOCH_GAP = 1000
+"""Epochs that are left out: claims that published nothing are reported nowhere, and must all be older than an adoption."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """First offset that each partition of the source still holds, and the offset after its last."""
+
+    earliest: Vector
+    latest: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Source positions of what a stream has written, each output read to its end.
+
+    `ahead` names the output that may be ahead of the lost ledger; None when both move with the ledger. It is ahead by
+    `window` offsets of a partition at most; None when by any number, because the other output was rolled back.
+    """
+
+    written: Sightings
+    quarantined: Sightings
+    ahead: Ahead | None
+    window: int | None
+
+    @property
+    def all(self) -> Positions:
+        """The positions that are in either output."""
+        return self.written.seen | self.quarantined.seen
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a rebuilt ledger begins and ends; `holes` are the offsets between that no output holds."""
+
+    begin: Vector
+    end: Vector
+    holes: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFound:
+    """What was found of one partition: lowest and highest offset in each output, and holes by what is known of them.
+
+    `absent` holes hold no record in the source. `unanswered` ones hold a record that is in no output: it was dropped,
+    superseded or deleted, or it is lost. Of `past_retention` ones the source has deleted whatever was there.
+    """
+
+    partition: int
+    begin: int
+    end: int
+    written: tuple[int, int] | None
+    quarantined: tuple[int, int] | None
+    absent: int
+    unanswered: int
+    past_retention: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The ledger that the outputs account for.
+
+    `unanswered` are the records of the source that no output holds. `twice` are positions that are in an output more
+    than once, or in both: they stay as they are.
+    """
+
+    begin: Vector
+    end: Vector
+    totals: BatchTotals
+    partitions: tuple[PartitionFound, ...]
+    unanswered: Positions
+    twice: Positions
+
+    @property
+    def holes(self) -> int:
+        """Number of offsets that cannot be proven: somebody has to accept them as lost."""
+        return self.totals.unproven
+
+
+class Adoption(BaseModel):
+    """What the registry keeps of an adoption: the ledger that was written, and what was given up for it.
+
+    `id` is made by the command, once for each adoption. `partition` is set when one partition was skipped forward, in
+    a ledger that was there.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    stream: Annotated[str, Field(max_length=500)]
+    topic: Annotated[str, Field(max_length=500)]
+    sink: Annotated[str, Field(max_length=2000)]
+    ledger: Annotated[str, Field(max_length=1000)]
+    at: AwareDatetime
+    epoch: Count
+    begin: Offsets
+    end: Offsets
+    written: Count
+    quarantined: Count
+    absent: Count
+    accepted_loss: Count
+    twice: Count = 0
+    partition: Count | None = None
+
+
+class KeptAdoption(BaseModel):
+    """An adoption as the registry has kept it: by whom, and when."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str = Field(description="Name of the principal that adopted.")
+    at: AwareDatetime
+    adoption: Adoption
+
+
+def bounds(
+    found: Found, source: SourceRange, *, from_earliest: bool, known_begin: Vector | None = None
+) -> Bounds:
+    """Return where the ledger must begin and end.
+
+    `known_begin` is where the ledger that is replaced began. Of other partitions `from_earliest` says that the stream began
+    with the first record that there was, so that all that the source holds is to be accounted for. Raises StreamStopped when an output holds positions that the source does not have.
+    """
+    begin: Vector = {}
+    end: Vector = {}
+    everything = found.all
+    for partition, offsets in everything.bitmaps().items():
+        if offsets.max() >= source.latest.get(partition, 0):
+            raise StreamStopped(
+                f"partition {partition} of the source ends at {source.latest.get(partition, 0)}, and an output holds its "
+                f"offset {offsets.max()}: the topic was deleted and created again, or has lost records. Its offsets say "
+                "nothing about what was written: give the topic a new contract id (or a new table)"
+            )
+    for partition, first in source.earliest.items():
+        seen = everything.bitmaps().get(partition)
+        lowest = seen.min() if seen else first
+        begun = (known_begin or {}).get(partition, first if from_earliest else lowest)
+        begin[partition] = min(lowest, begun)
+        end[partition] = max(begin[partition], first, _end(found, partition, begin[partition]))
+    ranges = {p: BitMap64() for p in begin}
+    for partition, offsets in ranges.items():
+        offsets.add_range(begin[partition], end[partition])
+    return Bounds(begin, end, Positions.of(ranges) - everything)
+
+
+def propose(found: Found, source: SourceRange, limits: Bounds, present: Positions) -> Proposal:
+    """Return the ledger of these bounds. `present` are the records that the source holds at the holes."""
+    written = found.written.seen.within(limits.begin, limits.end)
+    quarantined = found.quarantined.seen.within(limits.begin, limits.end) - written
+    unanswered = limits.holes & present
+    past = limits.holes.within({}, source.earliest)
+    absent = limits.holes - present - past
+    totals = BatchTotals(
+        written=len(written),
+        quarantined=len(quarantined),
+        absent=len(absent),
+        unproven=len(unanswered | past),
+    )
+    rows = tuple(
+        PartitionFound(
+            partition=partition,
+            begin=limits.begin[partition],
+            end=limits.end[partition],
+            written=_range(found.written.seen.bitmaps(), partition),
+            quarantined=_range(found.quarantined.seen.bitmaps(), partition),
+            absent=_count(absent, partition),
+            unanswered=_count(unanswered, partition),
+            past_retention=_count(past, partition),
+        )
+        for partition in sorted(limits.begin)
+    )
+    twice = found.written.again | found.quarantined.again | (found.written.seen & found.quarantined.seen)
+    return Proposal(limits.begin, limits.end, totals, rows, unanswered - past, twice)
+
+
+def _end(found: Found, partition: int, begin: int) -> int:
+    """Return the first offset of a partition that is to be judged again."""
+    written = found.written.seen.bitmaps().get(partition)
+    quarantined = found.quarantined.seen.bitmaps().get(partition)
+    after_written = written.max() + 1 if written else begin
+    after_quarantined = quarantined.max() + 1 if quarantined else begin
+    if found.ahead is None:
+        return max(after_written, after_quarantined)
+    if found.ahead == "quarantined":
+        return after_written if found.window is None else max(after_written, after_quarantined - found.window)
+    first = (
+        after_quarantined if found.window is None else max(after_quarantined, after_written - found.window)
+    )
+    if written is None or first >= after_written:
+        return first
+    missing = BitMap64()
+    missing.add_range(first, after_written + 1)
+    missing -= written
+    return missing.min()
+
+
+def _range(offsets: Mapping[int, BitMap64], partition: int) -> tuple[int, int] | None:
+    found = offsets.get(partition)
+    return (found.min(), found.max()) if found else None
+
+
+def _count(positions: Positions, partition: int) -> int:
+    found = positions.bitmaps().get(partition)
+    return len(found) if found else 0

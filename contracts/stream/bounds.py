@@ -1,0 +1,47 @@
+"""Bounds of what jobs tell the gateway: no field of a report, trip, event or result can grow without end.
+
+A job builds the same models that the gateway reads, so each bound leaves room for what a real stream can reach.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import AwareDatetime, Field
+
+from contracts.stream.counts import Count
+
+MOST_RECORDS: Final = 10**10
+"""Most records of one batch: the sum of as many batches as a database can hold stays below 2^63."""
+MOST_OFFSETS: Final = 10_000_000
+"""Most offsets that a job may be told to take in one batch."""
+MOST_RULES: Final = 2_000
+"""Most rules that one report counts; a job leaves out those that were violated least."""
+MOST_EXPECTATIONS: Final = 1_000
+MOST_COLUMNS: Final = 2_000
+MOST_STEPS: Final = 40
+MOST_PARTITIONS: Final = 50_000
+MOST_PLACES: Final = 10_000
+"""Most records that one finding of a reconciliation names."""
+LONGEST_POINTER: Final = 8 * 1024
+
+StreamText = Annotated[str, Field(max_length=200)]
+"""Id of a contract."""
+TopicText = Annotated[str, Field(max_length=260)]
+"""Name of a topic: 249 characters at most in Kafka, with the suffix of an output topic."""
+VersionText = Annotated[str, Field(max_length=1_000)]
+"""Version of a contract, or `id@version`."""
+PointerText = Annotated[str, Field(max_length=LONGEST_POINTER)]
+LineText = Annotated[str, Field(max_length=1_000)]
+StepText = Annotated[str, Field(max_length=40)]
+StepMilliseconds = Annotated[int, Field(ge=0, le=10**10)]
+
+Instant = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9999, 1, 1, tzinfo=UTC)),
+]
+"""Moment that every time zone and database can hold: at the ends of the calendar a conversion to UTC overflows."""
+
+Offsets = Annotated[dict[Count, Count], Field(max_length=MOST_PARTITIONS)]
+"""Source partition to offset."""

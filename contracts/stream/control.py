@@ -1,0 +1,203 @@
+"""Whether a stream may go on: what people and error budgets have decided, as the gateway keeps it and the job asks.
+
+The gateway is the control plane. The job asks at each batch boundary, and tells what happened to it; nothing here
+holds a payload value.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from contracts.stream.bounds import MOST_OFFSETS, Instant, Offsets, StreamText, TopicText, VersionText
+from contracts.stream.counts import Count, RuleCount
+
+Sentence = Annotated[str, Field(max_length=1000)]
+
+
+MOST_SET_ASIDE = 100
+"""Records that a control names; of more the oldest are left out, which lie far behind by then."""
+
+
+class StreamState(StrEnum):
+    """Whether a stream may judge and write."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class Range(BaseModel):
+    """Offsets of a source topic by partition: from `start` to before `end`; a partition without a start begins at 0."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: Offsets
+    end: Offsets
+
+    def overlaps(self, start: Offsets, end: Offsets) -> bool:
+        """Return whether a record between these vectors lies in the range."""
+        return any(
+            max(self.start.get(partition, 0), start.get(partition, 0)) < min(last, end[partition])
+            for partition, last in self.end.items()
+            if partition in end
+        )
+
+
+class RecordPosition(BaseModel):
+    """One record of a source topic."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", json_schema_extra={"example": {"partition": 1, "offset": 90211}}
+    )
+
+    partition: Annotated[int, Field(ge=0, lt=2**31)]
+    offset: Count
+
+
+class Trip(BaseModel):
+    """An error budget that was spent by one batch, of which nothing was written.
+
+    `id` is made by the job, once for each trip: who tells it again tells the same one. `records` and `refused` are those
+    of the budget's whole window, of which the batch is the last part. `rules` counts the batch alone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    stream: StreamText
+    topic: TopicText
+    contract: VersionText = Field(description="id@version that the batch was judged by.")
+    epoch: Count
+    at: Instant
+    start: Offsets = Field(description="First offset of the batch, by partition.")
+    end: Offsets = Field(description="First offset after the batch, by partition.")
+    records: Count
+    refused: Count
+    allowed: float = Field(ge=0, le=1, description="Refused share that the budget allows.")
+    action: Literal["fail", "pause"]
+    rules: tuple[RuleCount, ...] = Field(
+        default=(), max_length=100, description="What the batch violated most."
+    )
+
+    @model_validator(mode="after")
+    def _sums_hold(self) -> Self:
+        if self.refused > self.records:
+            raise ValueError("refused records are part of records, and here exceed them")
+        if set(self.start) != set(self.end):
+            raise ValueError("start and end name the same partitions")
+        # Who accepts the batch switches its budget off for these offsets. Spark rounds up in each partition.
+        if sum(max(0, last - self.start[p]) for p, last in self.end.items()) > 2 * MOST_OFFSETS:
+            raise ValueError(f"a batch has {MOST_OFFSETS:,} offsets at most")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """What happened, in words."""
+        return (
+            f"error budget spent: {self.refused} of {self.records} records refused, {self.allowed:.1%} allowed; nothing "
+            "of the batch is written"
+        )
+
+    @property
+    def range(self) -> Range:
+        """The offsets of the batch."""
+        return Range(start=self.start, end=self.end)
+
+
+class StreamControl(BaseModel):
+    """What holds for one stream. `revision` counts its changes: 0 means that no one ever changed anything.
+
+    `reason`, `by` and `at` are those of the last change. `trip` is the last budget that was spent. A batch that overlaps
+    `accepted` is not stopped by the error budget: its records go where the contract sends them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: str
+    revision: Count = 0
+    state: StreamState = StreamState.RUNNING
+    reason: Sentence | None = None
+    by: str | None = Field(default=None, description="Name of the principal that made the last change.")
+    at: AwareDatetime | None = None
+    trip: Trip | None = None
+    accepted: Range | None = None
+    shadow: str | None = Field(
+        default=None, description="Version that is judged beside the enforced one, and only reported."
+    )
+
+    set_aside: tuple[RecordPosition, ...] = Field(
+        default=(),
+        max_length=MOST_SET_ASIDE,
+        description="Records that are quarantined without being judged, the newest decision last.",
+    )
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing may be judged or written."""
+        return self.state is StreamState.PAUSED
+
+    def paused(self, reason: str, by: str, at: datetime) -> StreamControl:
+        """Return what holds after somebody has paused the stream."""
+        return self._changed(state=StreamState.PAUSED, reason=reason[:1000], by=by, at=at)
+
+    def resumed(self, by: str, at: datetime, *, accept: bool) -> StreamControl:
+        """Return what holds after somebody has let the stream go on; with `accept` over the batch that tripped."""
+        accepted = self.trip.range if accept and self.trip is not None else self.accepted
+        return self._changed(state=StreamState.RUNNING, reason=None, by=by, at=at, accepted=accepted)
+
+    def tripped(self, trip: Trip, by: str, at: datetime) -> StreamControl:
+        """Return what holds after an error budget was spent: a pause, if the budget asks for one."""
+        state = StreamState.PAUSED if trip.action == "pause" else self.state
+        return self._changed(state=state, reason=trip.sentence, by=by, at=at, trip=trip)
+
+    def shadowed(self, version: str | None) -> StreamControl:
+        """Return what holds after a version was declared the shadow, or none; why the stream is paused stays."""
+        return self._changed(shadow=version)
+
+    def set_aside_within(self, start: Offsets, end: Offsets) -> frozenset[tuple[int, int]]:
+        """Return the partition and offset of the records between two vectors that are set aside."""
+        return frozenset(
+            (each.partition, each.offset)
+            for each in self.set_aside
+            if start.get(each.partition, 0) <= each.offset < end.get(each.partition, 0)
+        )
+
+    def with_set_aside(self, record: RecordPosition) -> StreamControl:
+        """Return what holds after somebody has set a record aside; why the stream is paused stays."""
+        others = [each for each in self.set_aside if each != record]
+        return self._changed(set_aside=(*others, record)[-MOST_SET_ASIDE:])
+
+    def _changed(self, **changes: object) -> StreamControl:
+        return self.model_copy(update={**changes, "revision": self.revision + 1})
+
+
+class EventKind(StrEnum):
+    """What happened to a stream's job.
+
+    `stopped` waits for a person and `failed` is any other unexpected end. `overtaken`: one instance has ended because
+    another one holds the stream, which therefore still runs.
+    """
+
+    STARTED = "started"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    OVERTAKEN = "overtaken"
+
+
+class StreamEvent(BaseModel):
+    """What the job tells of one stream beside its batches. `id` is made by the job, once for each event."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    stream: StreamText
+    kind: EventKind
+    at: Instant
+    message: Annotated[str, Field(max_length=2000)] | None = Field(
+        default=None, description="Of a stop or failure: what it was and what to do. Holds no payload value."
+    )

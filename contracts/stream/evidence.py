@@ -1,0 +1,290 @@
+"""Evidence that travels with a record: where it came from, and why it was refused, as Kafka headers.
+
+A record in an output topic keeps its key, value, headers and timestamp; these headers are appended to its own.
+Readers take the last header of a name, so that a producer's forged or replayed header never counts. Everything
+written here is static text: codes, pointers through declared names, sentences; never a value of the payload.
+
+Source: KIP-1191 for the `__dlq.errors.*` headers, whose values are UTF-8 text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from operator import methodcaller
+from typing import Any, Self
+
+from contracts.stream.ledger import BatchRefusal, Vector
+from contracts.verdict import Severity, Stage, Verdict, Violation
+
+MAX_HEADER_BYTES = 8 * 1024
+"""Largest value of one header: brokers bound the record, and the payload must still fit."""
+
+SOURCE_HEADER = "tidegate.source"
+LEDGER_HEADER = "tidegate.ledger"
+CONTRACT_HEADER = "tidegate.contract"
+RULES_HEADER = "tidegate.rules"
+VIOLATIONS_HEADER = "tidegate.violations"
+BATCH_HEADER = "tidegate.batch"
+OMITTED_HEADER = "tidegate.omitted"
+"""On a record that was set aside and whose bytes the quarantine topic does not hold: their sizes, the digest of the value."""
+
+SET_ASIDE = Violation(
+    Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"
+)
+"""Why a record is in quarantine that nothing has looked into."""
+
+Headers = Iterable[tuple[str, bytes | None]]
+"""Kafka headers in the order of the record; names may repeat, values may be null."""
+
+_MOST_REMEMBERED = 4_096
+_MOST_REASONS = 256
+"""Each of them may be two headers long."""
+
+# The Kafka client fails on a name that is not UTF-8, and says so only to a caller that looks for it: called as
+# `message.headers()` often enough, Python no longer does, and the process dies of the half-made list.
+_read_headers = methodcaller("headers")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EventPointer:
+    """The identity of a record: the place in Kafka where it was first read. Written `topic/partition/offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the form that `str` gives. Raises ValueError for anything else."""
+        match text.split("/"):  # a topic name has no slash
+            case [topic, partition, offset] if topic and _is_decimal(partition) and _is_decimal(offset):
+                return cls(topic, int(partition), int(offset))
+        raise ValueError(f"{text!r} is no event pointer; expected topic/partition/offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What every record in an output topic carries: its source, the ledger it counts in, `id@version`."""
+
+    source: EventPointer
+    ledger: str
+    contract: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViolationList:
+    """The violations of one record that fitted into a header, and how many did not."""
+
+    violations: tuple[Violation, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order.
+
+    `refusal` is that of its batch, when it was quarantined with the whole batch.
+    """
+
+    source: EventPointer
+    ledger: str
+    contract: str
+    rules: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    left_out: int = 0
+    refusal: BatchRefusal | None = None
+
+
+def encode_violations(violations: tuple[Violation, ...]) -> bytes:
+    """Encode as JSON `{"violations": [...], "left_out": n}` in UTF-8, at most MAX_HEADER_BYTES.
+
+    The list is cut at a whole violation; `left_out`, absent when 0, counts what was cut.
+    """
+    encoded = [_encode_violation(violation) for violation in violations]
+    # The tail is measured at its longest, so that adding it never breaks the bound.
+    room = MAX_HEADER_BYTES - len(b'{"violations":[]}') - len(f',"left_out":{len(encoded)}')
+    kept = _fitting(encoded, room)
+    left_out = len(encoded) - len(kept)
+    tail = f',"left_out":{left_out}'.encode() if left_out else b""
+    return b'{"violations":[' + b",".join(kept) + b"]" + tail + b"}"
+
+
+def decode_violations(encoded: bytes) -> ViolationList:
+    """Decode what `encode_violations` wrote. Raises ValueError for anything else."""
+    try:
+        document = json.loads(encoded)
+        violations = tuple(_decode_violation(item) for item in document["violations"])
+        return ViolationList(violations, int(document.get("left_out", 0)))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("not a list of violations as Tidegate writes it") from error
+
+
+def provenance_headers(source: EventPointer, ledger: str, contract: str) -> list[tuple[str, bytes]]:
+    """Headers of a record in an accepted topic; `contract` is `id@version`."""
+    return [
+        (SOURCE_HEADER, str(source).encode()),
+        (LEDGER_HEADER, ledger.encode()),
+        (CONTRACT_HEADER, contract.encode()),
+    ]
+
+
+def quarantine_headers(
+    source: EventPointer, ledger: str, contract: str, verdict: Verdict, batch_end: Vector | None = None
+) -> list[tuple[str, bytes]]:
+    """Headers of a record in a quarantine topic, to be appended to the record's own.
+
+    `batch_end` is where the record's batch ends, if the batch was refused as a whole.
+    """
+    rules, violations, message = _reasons(verdict.violations)
+    return [
+        *provenance_headers(source, ledger, contract),
+        (RULES_HEADER, rules),
+        (VIOLATIONS_HEADER, violations),
+        *([] if batch_end is None else [(BATCH_HEADER, _encode_vector(batch_end))]),
+        ("__dlq.errors.topic", source.topic.encode()),
+        ("__dlq.errors.partition", str(source.partition).encode()),
+        ("__dlq.errors.offset", str(source.offset).encode()),
+        ("__dlq.errors.message", message),
+    ]
+
+
+def omitted_header(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[str, bytes]:
+    """Describe the bytes of a record that are left out: sizes in bytes, and the SHA-256 of the value."""
+    told = {
+        "key_bytes": len(key or b""),
+        "value_bytes": len(value or b""),
+        "headers_bytes": sum(len(name.encode()) + len(each or b"") for name, each in headers),
+        "value_sha256": None if value is None else sha256(value).hexdigest(),
+    }
+    return OMITTED_HEADER, json.dumps(told).encode()
+
+
+def read_provenance(headers: Headers | None) -> Provenance | None:
+    """Read where an output record came from; None when Tidegate did not write it."""
+    last = {name: value or b"" for name, value in headers or ()}
+    try:
+        return Provenance(
+            source=EventPointer.parse(last[SOURCE_HEADER].decode()),
+            ledger=last[LEDGER_HEADER].decode(),
+            contract=last[CONTRACT_HEADER].decode(),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def read_evidence(headers: Headers | None) -> Evidence | None:
+    """Read why a record was quarantined; None when Tidegate did not quarantine it."""
+    last = {name: value or b"" for name, value in headers or ()}
+    provenance = read_provenance(last.items())
+    if provenance is None:
+        return None
+    try:
+        listed = decode_violations(last[VIOLATIONS_HEADER])
+        rules = last[RULES_HEADER].decode()
+        refusal = _read_refusal(last.get(BATCH_HEADER), listed.violations)
+    except (KeyError, ValueError):
+        return None
+    return Evidence(
+        source=provenance.source,
+        ledger=provenance.ledger,
+        contract=provenance.contract,
+        rules=tuple(rules.split(",")) if rules else (),
+        violations=listed.violations,
+        left_out=listed.left_out,
+        refusal=refusal,
+    )
+
+
+def _encode_vector(vector: Vector) -> bytes:
+    return json.dumps({str(partition): vector[partition] for partition in sorted(vector)}).encode()
+
+
+def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> BatchRefusal | None:
+    """Read where a refused batch ends. Raises ValueError for anything but what `_encode_vector` wrote.
+
+    The header counts only beside a reason for it, which is always ours: a producer can send the header too.
+    """
+    reasons = tuple(each for each in violations if each.stage is Stage.EXPECTATION)
+    if encoded is None or not reasons:
+        return None
+    try:
+        end = {int(partition): int(offset) for partition, offset in json.loads(encoded).items()}
+    except (AttributeError, TypeError, RecursionError) as error:
+        raise ValueError("not the end of a batch as Tidegate writes it") from error
+    return BatchRefusal(end, reasons)
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
+def _encode_violation(violation: Violation) -> bytes:
+    fields = {
+        "stage": violation.stage,
+        "code": violation.code,
+        "pointer": violation.pointer,
+        "severity": violation.severity,
+        "message": violation.message,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode_violation(item: dict[str, str]) -> Violation:
+    return Violation(
+        stage=Stage(item["stage"]),
+        code=str(item["code"]),
+        pointer=str(item["pointer"]),
+        severity=Severity(item["severity"]),
+        message=str(item["message"]),
+    )
+
+
+def _fitting(parts: list[bytes], room: int) -> list[bytes]:
+    """Return the longest prefix of `parts` that, joined by one byte, is at most `room` bytes."""
+    used = -1
+    for count, part in enumerate(parts):
+        used += len(part) + 1
+        if used > room:
+            return parts[:count]
+    return parts
+
+
+@lru_cache(maxsize=_MOST_REASONS)  # those of many records are the same
+def _reasons(violations: tuple[Violation, ...]) -> tuple[bytes, bytes, bytes]:
+    """Encode the codes, the violations, and a sentence about them."""
+    codes = dict.fromkeys(violation.code for violation in violations)
+    rules = _fitting([code.encode() for code in codes], MAX_HEADER_BYTES)
+    return b",".join(rules), encode_violations(violations), _summary(violations).encode()
+
+
+def _summary(violations: tuple[Violation, ...]) -> str:
+    """One sentence for tools that show a dead-letter record's reason, such as Kafka UIs."""
+    if not violations:
+        return "refused"
+    first, *others = violations
+    place = f" at {first.pointer}" if first.pointer else ""
+    more = f" (and {len(others)} more)" if others else ""
+    (message,) = _fitting([f"{first.code}{place}: {first.message}".encode()], MAX_HEADER_BYTES - 64) or [
+        first.code.encode()
+    ]
+    return message.decode() + more
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def headers_of(message: Any) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a message of the Kafka client, in order. To be called once for a message.
+
+    None when a name among them is not UTF-8: no record that we have written has such a header.
+    """
+    try:
+        found = _read_headers(message) or []
+    except (SystemError, UnicodeDecodeError):
+        return []
+    return [(name, value.encode() if isinstance(value, str) else value) for name, value in found]

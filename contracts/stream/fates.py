@@ -1,0 +1,324 @@
+"""The fate of every offset: a ledger compared with what topics and outputs hold. Pure values and arithmetic; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from contracts.stream.ledger import ClosedRange, Ledger, Vector, span
+from contracts.stream.positions import Positions, Sightings
+from contracts.stream.reconciliation import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts:
+    """What is known of the source records that are in no output of a table which is upserted into.
+
+    `replaced` are those that need not be there: the row of their primary key has an equal or newer position, or a
+    tombstone has deleted it. Of `unclear` ones that cannot be said. Of `rowless` ones there is no row, and no tombstone that
+    the source still holds. Of the others the row is older.
+    """
+
+    replaced: Positions = field(default_factory=Positions)
+    rowless: Positions = field(default_factory=Positions)
+    unclear: Positions = field(default_factory=Positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Whether every offset that `ledger` covers has one fate; the sets hold the records that do not.
+
+    `unaccounted` are source records that are in no output and were not replaced by a newer row of their key; dropped ones whose
+    positions are not known are among them. `beyond` are written records that no ledger covers, or that the source never held. Quarantined ones that it
+    does not cover are no fault: the batch in flight has settled them, and the next instance will leave them out. `absent`
+    offsets hold no record, and `in_no_output` is the ledger's count of records that were dropped, superseded or deleted.
+
+    `lost` records are in no output and should be: at least so many. `surplus` counts records that are in an output and
+    should not be, by the ledger's counts. Of `unverifiable` offsets neither can be shown.
+    Offsets that the source has deleted (`past_retention`) or compacted (`compacted`) since they were judged and records that
+    the quarantine topic has deleted (`forgotten`) are counted here whether or not they are verifiable. Never verifiable are
+    offsets that an adoption has found in no output and somebody has given up (`given_up`).
+    """
+
+    ledger: Ledger
+    unaccounted: Positions
+    written_twice: Positions
+    quarantined_twice: Positions
+    in_both: Positions
+    beyond: Positions
+    written: int
+    quarantined: int
+    in_no_output: int
+    absent: int
+    lost: int = 0
+    surplus: int = 0
+    unverifiable: int = 0
+    past_retention: int = 0
+    compacted: int = 0
+    forgotten: int = 0
+    given_up: int = 0
+
+    @property
+    def twice(self) -> int:
+        """Number of records that are in more than one place, or twice in one."""
+        return len(self.written_twice | self.quarantined_twice | self.in_both)
+
+    @property
+    def answer(self) -> Answer:
+        """The answer: a fault that shows is `lost`, whatever else cannot be shown."""
+        if self.lost or self.surplus or self.twice or self.beyond:
+            return Answer.LOST
+        return Answer.UNPROVEN if self.unverifiable else Answer.HOLDS
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is proven that nothing is lost, nothing is there twice and nothing is beyond the ledger."""
+        return self.answer is Answer.HOLDS
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is in the table or the accepted topic: the positions that were read.
+
+    They are of the same moment as the ledger; or, where a store has no such moment, of a later one, and `later` is the ledger of a
+    moment after that. `upserts` is for tables that are upserted into; without it nothing is known of the keys of such a table.
+    `dropped` are records that the contract dropped, as far as their positions are proven: all of a range, when they are as many as
+    the ledger counts.
+    """
+
+    rows: Sightings
+    later: Ledger | None = None
+    upserts: Upserts | None = None
+    dropped: Positions = field(default_factory=Positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What topics still hold: the first offsets of the source, whether it is compacted, and whether output topics are whole.
+
+    `is_written_ahead`: accepted records too are written before the ledger moves, so those that it does not cover yet are no fault.
+
+    To be looked up after the topics were read: what is deleted meanwhile is past retention then, and not out of thin air.
+    """
+
+    source: Vector = field(default_factory=dict)
+    is_source_compacted: bool = False
+    is_quarantine_whole: bool = True
+    is_written_ahead: bool = False
+    is_written_whole: bool = True
+
+
+def reconcile(
+    ledger: Ledger,
+    source: Positions,
+    written: Written,
+    quarantined: Sightings,
+    retained: Retained | None = None,
+) -> Reconciliation:
+    """Compare what is in the source topic with what is in the outputs, also while the stream runs.
+
+    Records of the source outside the ledger's range are ignored. `retained` is all of it when left out.
+
+    Exact if `source` and `quarantined` were read after `ledger`. A row that only the later ledger of `written` covers came
+    meanwhile, and is looked at for repetitions only.
+    """
+    held = retained or Retained()
+    begin = {p: max(first, held.source.get(p, 0)) for p, first in ledger.begin.items()}
+    covered = source.within(begin, ledger.end)
+    upserts = written.upserts
+    in_table, in_quarantine = written.rows.seen, quarantined.seen
+    dropped = written.dropped.within(ledger.begin, ledger.end)
+    totals = ledger.totals
+    absent = sum(max(0, ledger.end[p] - first) for p, first in begin.items()) - len(covered)
+    # A record that was not absent when it was judged was there.
+    compacted = max(0, absent - totals.absent) if held.is_source_compacted else 0
+    # As long as no record was superseded, each that was accepted has its row.
+    has_replaced = bool(totals.superseded or totals.deleted)
+    unaccounted = covered - in_table - in_quarantine - dropped
+    if has_replaced and upserts is not None:
+        unaccounted -= upserts.replaced
+    looked = _Looked(held, covered, in_table, in_quarantine, dropped, unaccounted)
+    found = [looked.compared(each) for each in ledger.closed_ranges()]
+    in_no_output = totals.dropped + totals.superseded + totals.deleted
+    without_trace = in_no_output - len(dropped)
+    missing_rows = totals.written - len(in_table.within(ledger.begin, ledger.end))
+    if not has_replaced:
+        sums = _of_rows(found)
+    elif upserts is not None:
+        # A tombstone may be past retention in another partition, or compacted.
+        is_ordered = len(ledger.end) == 1 and not held.is_source_compacted
+        sums = _of_keys(found, missing_rows, upserts, sees_deletions=is_ordered)
+    else:
+        sums = _of_unknown_keys(found, missing_rows, without_trace)
+    return Reconciliation(
+        ledger=ledger,
+        unaccounted=unaccounted,
+        written_twice=written.rows.again,
+        quarantined_twice=quarantined.again,
+        in_both=in_table & in_quarantine,
+        beyond=_unexplained(in_table - covered, ledger, begin, held, written.later),
+        written=len(in_table & covered),
+        quarantined=len(in_quarantine & covered),
+        in_no_output=in_no_output,
+        absent=absent - compacted,
+        lost=sums.lost,
+        surplus=sums.surplus,
+        unverifiable=max(sums.unverifiable, totals.unproven),
+        past_retention=span(ledger.begin, {p: min(begin[p], ledger.end[p]) for p in ledger.begin}),
+        compacted=compacted,
+        forgotten=sum(each.forgotten for each in found),
+        given_up=totals.unproven,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """What `Reconciliation` says of faults, for a part of the offsets or for all."""
+
+    lost: int = 0
+    surplus: int = 0
+    unverifiable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What was found of the offsets of one closed range, beside the counts that the ledger has of it.
+
+    `dropped` records are those whose positions are not known. `dropped_and_there` ones are in an output all the same.
+    `missing_rows` and `missing_quarantined` are negative when more was found than was counted. Of them topics may have deleted
+    `expired` and `forgotten` ones. `given_up` offsets had a record or none, and are in no output. `hidden` offsets had a record
+    that is in no output and no longer in the source, or may be among those given up.
+    """
+
+    dropped: int
+    dropped_and_there: int
+    unaccounted: Positions
+    missing_rows: int
+    missing_quarantined: int
+    expired: int
+    forgotten: int
+    given_up: int
+    hidden: int
+
+    @property
+    def surplus(self) -> int:
+        """Number of records that are in an output and should not be: more than were counted, or dropped ones."""
+        extra = max(0, -self.missing_rows) + max(0, -self.missing_quarantined)
+        return max(extra, self.dropped_and_there)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What was read, to be compared with the counts of the ledger."""
+
+    held: Retained
+    covered: Positions
+    table: Positions
+    quarantine: Positions
+    dropped: Positions
+    unaccounted: Positions
+
+    def compared(self, counted: ClosedRange) -> _Compared:
+        """Compare the offsets of one range."""
+        begin, end, counts = counted.begin, counted.end, counted.counts
+        table, quarantine = self.table.within(begin, end), self.quarantine.within(begin, end)
+        missing_rows, missing_quarantined = counts.accepted - len(table), counts.quarantined - len(quarantine)
+        records = counts.accepted + counts.quarantined + counts.dropped
+        dropped = self.dropped.within(begin, end)
+        seen = len(self.covered.within(begin, end) | table | quarantine | dropped)
+        return _Compared(
+            dropped=max(0, counts.dropped - len(dropped)),
+            dropped_and_there=len(dropped & (table | quarantine)),
+            unaccounted=self.unaccounted.within(begin, end),
+            missing_rows=missing_rows,
+            missing_quarantined=missing_quarantined,
+            expired=0 if self.held.is_written_whole else max(0, missing_rows),
+            forgotten=0 if self.held.is_quarantine_whole else max(0, missing_quarantined),
+            given_up=counted.given_up,
+            hidden=max(0, records + counted.given_up - seen),
+        )
+
+
+def _of_rows(found: Iterable[_Compared]) -> _Sums:
+    """Sum up a table or topic that is appended to: it has as many rows of a range as were accepted of it.
+
+    Missing rows are lost as far as the source shows it: of the records there that are in no output some were dropped, and
+    topics may have deleted others. The other missing rows may also have been deleted by somebody.
+    """
+    lost = surplus = unverifiable = 0
+    for each in found:
+        shown = max(0, len(each.unaccounted) - each.dropped - each.expired - each.forgotten - each.given_up)
+        lost += shown
+        missing = max(0, each.missing_rows) + max(0, each.missing_quarantined)
+        unverifiable += max(0, missing - shown)
+        written_and_dropped = (
+            0 if each.hidden or each.given_up else max(0, each.dropped - len(each.unaccounted))
+        )
+        surplus += each.surplus or written_and_dropped
+    return _Sums(lost, surplus, unverifiable)
+
+
+def _of_keys(
+    found: Sequence[_Compared], missing_rows: int, upserts: Upserts, *, sees_deletions: bool
+) -> _Sums:
+    """Sum up a table that is upserted into, where the key of each record that is in no output was looked for.
+
+    `missing_rows` are those of all time: how many rows a range should have, the ledger does not know. A missing row is lost
+    for sure with `sees_deletions`, or when no offset is hidden; otherwise as many are as the ledger counts too many.
+    """
+    lost = rowless = unsettled = 0
+    for each in found:
+        doubtful = len(each.unaccounted & upserts.unclear)
+        without_row = len(each.unaccounted & upserts.rowless)
+        stale = len(each.unaccounted) - doubtful - without_row
+        missing_quarantined = max(0, each.missing_quarantined)
+        slack = each.dropped + each.forgotten + each.given_up
+        shown = max(0, stale - slack)
+        shown_rowless = max(0, stale + without_row - slack) - shown
+        unsure = stale + without_row - shown - shown_rowless
+        if not each.hidden and not each.forgotten and not each.given_up and shown < missing_quarantined:
+            # They are among the records of which the key says nothing, or in place of a row that nobody misses.
+            doubtful = max(0, doubtful - (missing_quarantined - shown))
+            shown = missing_quarantined
+        lost += shown
+        rowless += shown_rowless
+        unsettled += max(unsure + doubtful + each.hidden, missing_quarantined - shown)
+    if not sees_deletions and any(each.hidden for each in found):
+        missed = min(rowless, max(0, missing_rows))
+        unsettled += rowless - missed
+        rowless = missed
+    lost += rowless
+    surplus = sum(each.surplus for each in found) or max(0, -missing_rows)
+    return _Sums(lost, surplus, max(unsettled, missing_rows - lost))
+
+
+def _of_unknown_keys(found: Sequence[_Compared], missing_rows: int, without_trace: int) -> _Sums:
+    """Sum up a table that is upserted into, where no key was looked for: only counts of all time tell anything.
+
+    `without_trace` records were superseded or deleted, or dropped at positions that are not known.
+    """
+    hidden = sum(each.hidden for each in found)
+    forgotten = sum(each.forgotten + each.given_up for each in found)
+    unaccounted = sum(len(each.unaccounted) for each in found)
+    lost = max(0, unaccounted - without_trace - forgotten)
+    surplus = sum(each.surplus for each in found) or max(0, -missing_rows)
+    if not hidden:
+        lost = max(lost, missing_rows)
+        surplus = surplus or max(0, without_trace - unaccounted)
+    return _Sums(lost, surplus, hidden + max(0, unaccounted - lost))
+
+
+def _unexplained(
+    strays: Positions, ledger: Ledger, begin: Vector, held: Retained, later: Ledger | None
+) -> Positions:
+    """Leave out of the written records without a source those that may be there: `begin` is what the source still holds."""
+    past = {p: min(begin.get(p, 0), end) for p, end in ledger.end.items()}
+    strays -= strays.within(ledger.begin, past)
+    if held.is_source_compacted:
+        strays -= strays.within(begin, ledger.end)
+    if held.is_written_ahead:
+        strays -= strays.since(ledger.end)
+    if later is not None:
+        # What a batch covers that was published after `ledger`.
+        strays -= strays.within({**later.begin, **ledger.end}, later.end)
+    return strays

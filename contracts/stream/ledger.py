@@ -1,0 +1,343 @@
+"""The ledger: one value per stream that says where it stands. Pure values and arithmetic; no I/O.
+
+It is kept where the data is kept and changed only by compare-and-set, in the same commit as the data. Because
+its text is compared, it is always written in one canonical form (`Ledger.text`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from contracts.errors import StreamStopped
+from contracts.stream.counts import RuleCount
+from contracts.stream.segments import FateCounts, Segment, extended, sums
+from contracts.verdict import Violation
+
+Vector = dict[int, int]
+"""Partition to offset: the first offset that is not yet accounted for."""
+
+Position = tuple[int, int]
+"""Partition and offset of one record of the source topic."""
+
+
+_LEFT_OUT_AT_ZERO = ("superseded", "deleted", "unproven")
+
+
+class BatchTotals(BaseModel):
+    """What became of the offsets of one or more batches; together they add up to all offsets covered.
+
+    `superseded` and `deleted` are for tables that are upserted into: `written` are the rows that are there then,
+    `superseded` the records that lost to a newer one of their key, `deleted` the tombstones. `absent` counts offsets at which a reader finds no record: compaction, transaction markers, aborted records.
+    `unproven` counts offsets that somebody has given up with `tidegate adopt --accept-loss`: no output holds them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    written: int = Field(default=0, ge=0)
+    quarantined: int = Field(default=0, ge=0)
+    dropped: int = Field(default=0, ge=0, description="Records dropped by the contract's own wish.")
+    superseded: int = Field(default=0, ge=0)
+    deleted: int = Field(default=0, ge=0)
+    absent: int = Field(default=0, ge=0)
+    unproven: int = Field(default=0, ge=0)
+
+    @model_serializer(mode="wrap")
+    def _without_zeros(self, serialize: SerializerFunctionWrapHandler) -> dict[str, int]:
+        """Leave out what most streams never count: ledgers are compared by their text, older ones too."""
+        counts: dict[str, int] = serialize(self)
+        return {name: count for name, count in counts.items() if count or name not in _LEFT_OUT_AT_ZERO}
+
+    def __add__(self, other: BatchTotals) -> BatchTotals:
+        return BatchTotals(
+            written=self.written + other.written,
+            quarantined=self.quarantined + other.quarantined,
+            dropped=self.dropped + other.dropped,
+            superseded=self.superseded + other.superseded,
+            deleted=self.deleted + other.deleted,
+            absent=self.absent + other.absent,
+            unproven=self.unproven + other.unproven,
+        )
+
+    def merged(self, staged: int, tombstones: int, growth: int) -> BatchTotals:
+        """Return the totals of a table that was merged into, where `self` counts all `staged` records as written.
+
+        `tombstones` of them delete; the table has `growth` rows more than before, or fewer.
+        """
+        return self.model_copy(
+            update={
+                "written": self.written - staged + growth,
+                "superseded": self.superseded + staged - tombstones - growth,
+                "deleted": self.deleted + tombstones,
+            }
+        )
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets covered."""
+        in_no_output = self.dropped + self.superseded + self.deleted + self.unproven
+        return self.written + self.quarantined + in_no_output + self.absent
+
+
+_LEFT_OUT_EMPTY = ("instance", "adopted", "segments", "dropped_digest")
+
+
+class Ledger(BaseModel):
+    """Where a stream stands.
+
+    `epoch` counts claims, `n` counts published batches. `begin` and `end` map each source partition to the first
+    offset that the ledger covers and the first one not yet accounted for: `span(begin, end) == totals.offsets`.
+    `scan_from` maps each output topic to the offsets from which a recovery must look for records of a batch that
+    was not published. `slots` is the number of transactional producers that may hold open transactions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="Unique name of this ledger; part of every transactional.id.")
+    stream: str
+    topic: str
+    topic_id: str
+    epoch: int = Field(ge=0)
+    n: int = Field(ge=0)
+    begin: Vector
+    end: Vector
+    scan_from: dict[str, Vector]
+    slots: int = Field(ge=1)
+    totals: BatchTotals = BatchTotals()
+    contract: str | None = Field(default=None, description="id@version of the last published batch.")
+    instance: str = Field(
+        default="", description="Mark of the claim: of two claims of one epoch one is mine."
+    )
+    adopted: str = Field(default="", description="Id of the last adoption, as the registry has it.")
+    segments: dict[int, tuple[Segment, ...]] = Field(
+        default={},
+        description="Counts of recent offsets by partition; totals minus these are those of all before.",
+    )
+    dropped_digest: str = Field(
+        default="",
+        description="Digest of the newest record of dropped positions; it names the one before it.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what older ledgers do not have: they are compared by their text."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value or name not in _LEFT_OUT_EMPTY}
+
+    @property
+    def text(self) -> str:
+        """The canonical JSON text that is stored and compared."""
+        return self.model_dump_json()
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Self:
+        """Read a stored ledger; raises StreamStopped when it is not one that this version wrote."""
+        try:
+            return cls.model_validate_json(text)
+        except ValueError as error:
+            raise StreamStopped(f"the stored ledger cannot be read by this version: {error}") from error
+
+    def claim(self, slots: int, instance: str = "") -> Ledger:
+        """Return the ledger after the next instance has claimed it, which marks it with a name that no other has.
+
+        Without the mark two that claim at once would write the same text, and one whose commit failed would take the
+        other's claim for its own. `slots` never shrinks here: until the new instance has fenced them, transactions of the old slots may be
+        open, and the instance after it has to know.
+        """
+        return self.model_copy(
+            update={"epoch": self.epoch + 1, "slots": max(self.slots, slots), "instance": instance}
+        )
+
+    def skip_to(self, partition: int, first: int, adoption: str) -> Ledger:
+        """Return the ledger in which a partition goes on at `first`, claimed for the `adoption` of that id.
+
+        Offsets of a known partition between its end and `first` are given up. A partition that is not known begins there.
+        """
+        given_up = first - self.end.get(partition, first)
+        changes = {
+            "begin": {partition: first, **self.begin},
+            "end": {**self.end, partition: first},
+            "totals": self.totals + BatchTotals(unproven=given_up),
+            "adopted": adoption,
+            # What is given up belongs to no segment, so the partition's segments begin again behind it.
+            "segments": {p: each for p, each in self.segments.items() if p != partition},
+        }
+        return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
+
+    def publish(self, batch: PublishedBatch) -> Ledger:
+        """Return the ledger after `batch` has been published."""
+        return self.model_copy(
+            update={
+                "n": self.n + 1,
+                "begin": {**batch.start, **self.begin},
+                "end": {**self.end, **batch.end},
+                "scan_from": batch.scan_from,
+                "slots": batch.slots,
+                "totals": self.totals + batch.totals,
+                "contract": batch.contract,
+                "segments": extended(self.segments, batch.start, batch.end, batch.counts),
+                "dropped_digest": batch.dropped_digest or self.dropped_digest,
+            }
+        )
+
+    def closed_ranges(self) -> tuple[ClosedRange, ...]:
+        """Return all offsets that the ledger covers as ranges with the counts of each: the segments, and all before them.
+
+        What is before the segments is one range over all partitions. A ledger of an older version has no other.
+        """
+        begin = {p: self.begin.get(p, 0) for p in self.end}
+        before = {p: self.segments[p][0].begin if self.segments.get(p) else self.end[p] for p in begin}
+        counted = sums(segment for each in self.segments.values() for segment in each)
+        totals = self.totals
+        prefix = FateCounts(
+            max(0, totals.written + totals.superseded + totals.deleted - counted.accepted),
+            max(0, totals.quarantined - counted.quarantined),
+            max(0, totals.dropped - counted.dropped),
+        )
+        return (
+            ClosedRange(begin, before, prefix, totals.unproven),
+            *(
+                ClosedRange({p: each.begin}, {p: each.end}, sums((each,)))
+                for p, segments in sorted(self.segments.items())
+                for each in segments
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedBatch:
+    """What one batch changes in the ledger."""
+
+    start: Vector
+    end: Vector
+    scan_from: dict[str, Vector]
+    totals: BatchTotals
+    contract: str
+    slots: int
+    counts: Mapping[int, FateCounts] | None = None
+    """Partition to what became of its records. None: not known, and the ledger's segments begin again after the batch."""
+    dropped_digest: str = ""
+    """Digest of the last record of the positions that the batch drops; empty when it drops none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRange:
+    """Offsets in [begin, end), and how many records of them were accepted, quarantined and dropped.
+
+    `given_up` offsets are in no output, and whether they had a record is not known.
+    """
+
+    begin: Vector
+    end: Vector
+    counts: FateCounts
+    given_up: int = 0
+
+
+def span(start: Vector, end: Vector) -> int:
+    """Count the offsets in [start, end); a partition missing in `start` counts from 0."""
+    return sum(offset - start.get(partition, 0) for partition, offset in end.items())
+
+
+def require_contiguous(ledger_end: Vector, start: Vector) -> None:
+    """Require that a batch begins exactly where the ledger ends.
+
+    A partition that the ledger does not know was added to the topic since, and begins at 0: another beginning means that
+    its first records were deleted before they were judged.
+    Raises StreamStopped that names the first partition that leaves a gap or overlaps.
+    """
+    for partition, first in sorted(start.items()):
+        if partition not in ledger_end and first > 0:
+            raise StreamStopped(
+                f"the batch leaves a gap: partition {partition} was added since the ledger was written, and starts at {first}, "
+                "not at 0; restart the stream: it says how to go on"
+            )
+    for partition, expected in sorted(ledger_end.items()):
+        actual = start.get(partition, expected)
+        if actual != expected:
+            kind = "leaves a gap" if actual > expected else "overlaps"
+            raise StreamStopped(
+                f"the batch {kind}: partition {partition} starts at {actual}, the ledger ends at {expected}; "
+                "restart the stream, and if this comes back, run reconcile before going on"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefusal:
+    """A batch that was refused as a whole: where it ends, and what every accepted record of it violates then.
+
+    That the batch is over at `end` makes the outcome the same for whoever has to finish it.
+    """
+
+    end: Vector
+    violations: tuple[Violation, ...]
+
+    def covers(self, partition: int, offset: int) -> bool:
+        """Return whether a record that is ahead of the ledger was part of the batch."""
+        return offset < self.end.get(partition, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A record that an attempt which never published has already written to an output topic, for good.
+
+    `is_accepted` tells the accepted topic from the quarantine topic. `refusal` is that of its batch, when the record itself kept
+    its contract.
+    """
+
+    output: str
+    partition: int
+    offset: int
+    rules: tuple[RuleCount, ...] = ()
+    refusal: BatchRefusal | None = None
+    is_accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The records whose fate is final although no published batch covers them (S in the protocol).
+
+    A position in it is left out of every output and counted as what it is: its first verdict stands, even if the
+    contract has changed since.
+    """
+
+    entries: Mapping[Position, Settlement] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def within(self, start: Vector, end: Vector) -> dict[Position, Settlement]:
+        """Return the entries of source offsets in [start, end)."""
+        return {
+            (partition, offset): entry
+            for (partition, offset), entry in self.entries.items()
+            if start.get(partition, 0) <= offset < end.get(partition, 0)
+        }
+
+    def refusals(self) -> tuple[BatchRefusal, ...]:
+        """Return the batches that were refused as a whole, each once."""
+        found: list[BatchRefusal] = []
+        for entry in self.entries.values():
+            if entry.refusal is not None and entry.refusal not in found:
+                found.append(entry.refusal)
+        return tuple(found)
+
+    def after(self, end: Vector) -> Settled:
+        """Return the entries that are still ahead of a ledger which ends at `end`."""
+        return Settled(
+            {
+                (partition, offset): entry
+                for (partition, offset), entry in self.entries.items()
+                if offset >= end.get(partition, 0)
+            }
+        )
+
+    def scan_from(self, ends: dict[str, Vector]) -> dict[str, Vector]:
+        """Where the next recovery has to begin: the first entry that is still ahead, or else the output's end."""
+        begin = {topic: dict(vector) for topic, vector in ends.items()}
+        for entry in self.entries.values():
+            vector = begin.setdefault(entry.output, {})
+            vector[entry.partition] = min(vector.get(entry.partition, entry.offset), entry.offset)
+        return begin

@@ -1,0 +1,107 @@
+"""Accepted values as an accepted topic gets them: with the contract's masks, everything else as it came or as it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from contracts.document.model import AvroSchema, Mask
+from contracts.errors import ContractError
+from contracts.formats.avro_decoder import MALFORMED
+from contracts.formats.avro_types import AvroType, parse
+from contracts.formats.column_values import json_text
+from contracts.formats.framing import PREFIX_BYTES
+from contracts.judge.plan import EnforcementPlan
+from contracts.privacy.avro_masks import compile_avro_masks
+from contracts.privacy.masks import require_key
+from contracts.verdict import Violation
+
+_UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
+"""What stands for a value that cannot be read, and that its contract has written all the same."""
+
+
+class MaskedValues:
+    """Masks record values and keys of one plan.
+
+    A JSON value is rewritten: its masked members are replaced, and its spaces, escapes, repeated names and spellings
+    of numbers are those of the writer here; every number keeps its exact value. Of an Avro value only the masked fields
+    change. A frame stays before its payload.
+    """
+
+    def __init__(self, plan: EnforcementPlan) -> None:
+        """Take the plan.
+
+        Raises SettingsError when it hashes and has no key, StreamStopped when a type of its Avro schema cannot hold
+        what a mask leaves.
+        """
+        require_key(plan.contract, plan.masks.key)
+        self._plan = plan
+        self._schema = plan.contract.schema_
+        self._key_mask = plan.contract.key_mask
+        self._avro: dict[str | None, Callable[[bytes], bytes]] = {}
+        self._is_prefixed = plan.contract.framing in {"confluent-prefix", "auto"}
+        if isinstance(self._schema, AvroSchema) and plan.masks:
+            self._avro[None] = compile_avro_masks(self._reader, self._reader, plan.masks)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether values and keys are written as they came."""
+        return not self._plan.masks and self._key_mask is None
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """Return what is written instead of a record's key."""
+        if key is None or self._key_mask is None:
+            return key
+        mask_key = self._plan.masks.key
+        if self._key_mask is Mask.REDACT or mask_key is None:
+            return None
+        return mask_key.token_of_key(key)
+
+    def value(self, value: bytes | None, header: bytes | None = None) -> bytes | None:
+        """Return what is written instead of a value; `header` is its schema header. A tombstone stays one."""
+        if value is None or not self._plan.masks:
+            return value
+        has_prefix = self._is_prefixed and value[:1] == b"\0" and len(value) >= PREFIX_BYTES
+        prefix, payload = (value[:PREFIX_BYTES], value[PREFIX_BYTES:]) if has_prefix else (b"", value)
+        if isinstance(self._schema, AvroSchema):
+            return prefix + self._masked_avro(payload, self._writer(prefix, header))
+        record = self._plan.record_of(value, header)
+        if isinstance(record, Violation):
+            return prefix + _UNREADABLE["json-schema"]
+        return prefix + (json_text(self._plan.masks.applied(record)) or "null").encode()
+
+    def _masked_avro(self, payload: bytes, text: str | None) -> bytes:
+        if text not in self._avro:
+            self._avro[text] = self._compiled(text)
+        try:
+            return self._avro[text](payload)
+        except MALFORMED:
+            return _UNREADABLE["avro"]
+
+    def _compiled(self, text: str | None) -> Callable[[bytes], bytes]:
+        try:
+            writer = parse(orjson.loads(text or ""))
+        except (ValueError, ContractError):
+            return lambda _: _UNREADABLE["avro"]
+        return compile_avro_masks(writer, self._reader, self._plan.masks)
+
+    @property
+    def _reader(self) -> AvroType:
+        definition: Any = self._schema.definition
+        return parse(definition)
+
+    def _writer(self, prefix: bytes, header: bytes | None) -> str | None:
+        """Return the text of the schema that a record names; None for the contract's own."""
+        writers = self._plan.writers
+        if writers is None:
+            return None
+        found = (
+            writers.by_id.get(int.from_bytes(prefix[1:], "big"))
+            if prefix
+            else writers.by_header.get(header)
+            if header is not None
+            else None
+        )
+        return None if found is None else found.text

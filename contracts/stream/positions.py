@@ -1,0 +1,199 @@
+"""Sets of positions that stay small however many they hold: the offsets of each partition are a Roaring bitmap.
+
+What a stream has read or written lies close together. There an offset takes a bit or less; one that lies far from all others
+takes a few bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from contracts.errors import StreamStopped
+from contracts.stream.ledger import Position, Vector
+
+_MOST_OFFSETS = 1 << 63
+_SHOWN = 5
+_NONE = BitMap64()
+
+
+class Positions(Collection[Position]):
+    """A set of positions, in the order of partition and offset; equal to any set that holds the same.
+
+    Partitions and offsets are numbers from 0 on, below 2^31 and 2^63. Not for two threads at a time.
+    """
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, positions: Iterable[Position] = ()) -> None:
+        self._offsets: dict[int, BitMap64] = {}
+        for partition, offset in positions:
+            self.add(partition, offset)
+
+    @classmethod
+    def of(cls, offsets: Mapping[int, BitMap64]) -> Positions:
+        """Take bitmaps of offsets by partition; no one else may change them from then on."""
+        made = cls()
+        # A partition without an offset is none: sets that hold the same are built alike.
+        made._offsets = {partition: bitmap for partition, bitmap in offsets.items() if bitmap}
+        return made
+
+    def add(self, partition: int, offset: int) -> bool:
+        """Add one; False when it is there already. Raises StreamStopped for one that no topic has."""
+        _require_position(partition, offset)
+        bitmap = self._offsets.setdefault(partition, BitMap64())
+        if offset in bitmap:
+            return False
+        bitmap.add(offset)
+        return True
+
+    def add_all(self, others: Positions) -> Positions:
+        """Add all of another set; returns those that were there already."""
+        again = others & self
+        for partition, bitmap in others._offsets.items():
+            self._offsets.setdefault(partition, BitMap64()).update(bitmap)
+        return again
+
+    def within(self, begin: Vector, end: Vector) -> Positions:
+        """Return those in [begin, end); a partition missing in `begin` counts from 0, and one missing in `end` has none."""
+        return Positions.of(
+            {
+                partition: _cut(bitmap, begin.get(partition, 0), end[partition])
+                for partition, bitmap in self._offsets.items()
+                if partition in end
+            }
+        )
+
+    def since(self, begin: Vector) -> Positions:
+        """Return those from `begin` on; a partition missing there counts from 0."""
+        return Positions.of(
+            {p: _cut(bitmap, begin.get(p, 0), _MOST_OFFSETS) for p, bitmap in self._offsets.items()}
+        )
+
+    def first(self, limit: int) -> list[Position]:
+        """Return the first of them, `limit` at most."""
+        return list(islice(self, limit))
+
+    def bitmaps(self) -> Mapping[int, BitMap64]:
+        """Return the bitmap of each partition that has any; not to be changed."""
+        return self._offsets
+
+    def __len__(self) -> int:
+        return sum(map(len, self._offsets.values()))
+
+    def __contains__(self, position: object) -> bool:
+        match position:
+            case (int() as partition, int() as offset) if 0 <= offset < _MOST_OFFSETS:
+                return partition in self._offsets and offset in self._offsets[partition]
+        return False
+
+    def __iter__(self) -> Iterator[Position]:
+        for partition in sorted(self._offsets):
+            for offset in self._offsets[partition]:
+                yield partition, offset
+
+    def __eq__(self, other: object) -> bool:
+        match other:
+            case Positions():
+                return self._offsets == other._offsets
+            case AbstractSet():
+                return len(self) == len(other) and all(position in self for position in other)
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it can be added to
+
+    def __and__(self, other: Positions) -> Positions:
+        return Positions.of({p: bitmap & other._of(p) for p, bitmap in self._offsets.items()})
+
+    def __or__(self, other: Positions) -> Positions:
+        partitions = self._offsets.keys() | other._offsets.keys()
+        return Positions.of({p: self._of(p) | other._of(p) for p in partitions})
+
+    def __sub__(self, other: Positions) -> Positions:
+        return Positions.of({p: bitmap - other._of(p) for p, bitmap in self._offsets.items()})
+
+    def _of(self, partition: int) -> BitMap64:
+        return self._offsets.get(partition, _NONE)
+
+    def __repr__(self) -> str:
+        more = ", ..." if len(self) > _SHOWN else ""
+        return f"<{len(self)} positions: {', '.join(map(str, self.first(_SHOWN)))}{more}>"
+
+
+class Sightings:
+    """What was read, in any order: `seen` are the positions, and `again` those of them that came more than once."""
+
+    __slots__ = ("again", "seen")
+
+    def __init__(self, positions: Iterable[Position] = ()) -> None:
+        self.seen = Positions()
+        self.again = Positions()
+        for partition, offset in positions:
+            self.add(partition, offset)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sightings):
+            return NotImplemented
+        return (self.seen, self.again) == (other.seen, other.again)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be added to
+
+    def add(self, partition: int, offset: int) -> None:
+        """Add one position. Raises StreamStopped for one that no topic has."""
+        if not self.seen.add(partition, offset):
+            self.again.add(partition, offset)
+
+    def add_arrays(self, partitions: pa.Array, offsets: pa.Array) -> None:
+        """Add the positions of rows: two columns of whole numbers. A row in which either is null has no position.
+
+        Raises StreamStopped for one that no topic has.
+        """
+        has_position = pc.and_(partitions.is_valid(), offsets.is_valid())
+        of_row, values = (
+            column.filter(has_position).to_numpy(zero_copy_only=False).astype(np.int64)
+            for column in (partitions, offsets)
+        )
+        if not len(values):
+            return
+        _require_position(int(of_row.min()), int(values.min()))
+        for partition in np.unique(of_row).tolist():
+            chosen = values[of_row == partition].astype(np.uint64)
+            # Its memory is read at once; the array itself would be walked through, five times slower.
+            bitmap = BitMap64(chosen.data)
+            if len(bitmap) < len(chosen):
+                different, times = np.unique(chosen, return_counts=True)
+                self.again.add_all(Positions.of({partition: BitMap64(different[times > 1].data)}))
+            self.again.add_all(self.seen.add_all(Positions.of({partition: bitmap})))
+
+    def packed(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield what was seen as rows of partition, bitmap, and bitmap of what came again, for `add_packed`."""
+        again = self.again.bitmaps()
+        for partition, bitmap in self.seen.bitmaps().items():
+            yield partition, bitmap.serialize(), again.get(partition, _NONE).serialize()
+
+    def add_packed(self, partition: int, seen: bytes, again: bytes) -> None:
+        """Add what somebody else has seen in a partition."""
+        self.again.add_all(Positions.of({partition: BitMap64.deserialize(again)}))
+        self.again.add_all(self.seen.add_all(Positions.of({partition: BitMap64.deserialize(seen)})))
+
+
+def _cut(bitmap: BitMap64, first: int, end: int) -> BitMap64:
+    """Return the offsets in [first, end)."""
+    # Taken away, not cut out: the bitmap of a wide range is large, however few offsets there are in it.
+    found = bitmap.copy()
+    found.remove_range(0, first)
+    found.remove_range(end, _MOST_OFFSETS)
+    return found
+
+
+def _require_position(partition: int, offset: int) -> None:
+    if partition < 0 or not 0 <= offset < _MOST_OFFSETS:
+        raise StreamStopped(
+            f"something was written as if it came from {partition}/{offset}, which no topic has: ask who wrote it"
+        )

@@ -1,0 +1,158 @@
+"""A reconciliation that somebody asked for: the request, and what the job has found. Counts and positions, never a value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from contracts.stream.bounds import MOST_PLACES, Instant, Offsets, StreamText
+from contracts.stream.counts import Count
+
+PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
+
+
+class Answer(StrEnum):
+    """What a reconciliation answers."""
+
+    HOLDS = "holds"
+    """Every offset has one fate."""
+    LOST = "lost"
+    """Records are lost, there twice, or not those that the ledger counts."""
+    UNPROVEN = "cannot-be-proven"
+    """No fault was found, and some offsets cannot be checked."""
+
+
+class NamedRecords(BaseModel):
+    """How many records have one fault, and the first of them as `partition/offset` of the source topic."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    count: Count
+    first: Annotated[tuple[PlaceText, ...], Field(max_length=MOST_PLACES)]
+
+
+class FaultyRecords(BaseModel):
+    """The records that have no fate or two, by what is wrong with them; what nothing is wrong with is left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    in_no_output: NamedRecords | None = None
+    written_twice: NamedRecords | None = None
+    quarantined_twice: NamedRecords | None = None
+    written_and_quarantined: NamedRecords | None = None
+    written_but_not_covered: NamedRecords | None = None
+
+
+class Findings(BaseModel):
+    """Whether every offset between `begin` and `end` has one fate, as of batch `epoch`/`n` of the ledger.
+
+    `lost` and `twice` count records, and `surplus` those that are in an output beyond what the ledger counts there.
+    `unverifiable` counts the offsets that cannot be shown to have one fate. Findings of a version that had no `answer` are
+    read too: those with unverifiable offsets said that they hold, and could not know it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: StreamText
+    answer: Answer
+    holds: bool = Field(description="Whether the answer is `holds`.")
+    epoch: Count
+    n: Count
+    begin: Offsets
+    end: Offsets
+    written: Count
+    quarantined: Count
+    dropped_superseded_or_deleted: Count
+    absent: Count
+    unverifiable: Count
+    lost: Count
+    twice: Count
+    surplus: Count = 0
+    records: FaultyRecords
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_answer(cls, found: Any) -> Any:
+        """Add the answer to findings of an older version, which had none."""
+        if not isinstance(found, dict) or "answer" in found or "holds" not in found:
+            return found
+        is_proven = found.get("unverifiable") == 0
+        answer = Answer.LOST if not found["holds"] else Answer.HOLDS if is_proven else Answer.UNPROVEN
+        return {**found, "answer": answer, "holds": answer is Answer.HOLDS}
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.holds != (self.answer is Answer.HOLDS):
+            raise ValueError("holds and answer contradict each other")
+        return self
+
+    @property
+    def verdict(self) -> str:
+        """The answer in words."""
+        match self.answer:
+            case Answer.HOLDS:
+                return "every offset has one fate"
+            case Answer.UNPROVEN:
+                return (
+                    f"cannot be proven: no fault shows, but the fate of {self.unverifiable:,} offsets cannot be shown; "
+                    "docs/operator.md says why"
+                )
+            case Answer.LOST if self.lost or self.twice or not self.surplus:
+                counts = f"lost {self.lost:,}, twice {self.twice:,}"
+            case Answer.LOST:
+                counts = f"{self.surplus:,} records more in the outputs than the ledger counts"
+        return f"{counts}: stop the stream, keep the topics, and ask who wrote"
+
+
+class ReconciliationResult(BaseModel):
+    """What became of a request: the findings, or why there are none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: Instant = Field(description="When the job had looked at everything, or gave up.")
+    findings: Findings | None = None
+    failure: Annotated[str, Field(max_length=2000)] | None = Field(
+        default=None, description="Why there are no findings. Holds no payload value."
+    )
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.findings is None) == (self.failure is None):
+            raise ValueError("a result has findings or a failure")
+        return self
+
+
+class ReconciliationRequest(BaseModel):
+    """Somebody's wish that a stream be reconciled."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: UUID
+    stream: str
+    by: str = Field(description="Name of the principal that asked.")
+    at: AwareDatetime
+
+
+class StreamReconciliation(BaseModel):
+    """A request and its result; it is open as long as it has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    asked: ReconciliationRequest
+    result: ReconciliationResult | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a job is still to look."""
+        return self.result is None
+
+
+class HeartbeatAnswer(BaseModel):
+    """What the gateway answers to a job that says that its stream lives: what is asked of it."""
+
+    model_config = ConfigDict(frozen=True)  # not `forbid`: a newer gateway may ask for more
+
+    reconciliation: ReconciliationRequest | None = None

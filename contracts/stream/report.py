@@ -1,0 +1,141 @@
+"""What the job tells the registry about each batch: counts and positions, never a payload value.
+
+Reports are idempotent by (stream, epoch, n); pages and metrics are built from them, and they can be rebuilt
+from the ledger and the topics.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from contracts.stream.bounds import (
+    MOST_COLUMNS,
+    MOST_EXPECTATIONS,
+    MOST_RECORDS,
+    MOST_RULES,
+    MOST_STEPS,
+    Instant,
+    LineText,
+    Offsets,
+    StepMilliseconds,
+    StepText,
+    StreamText,
+    TopicText,
+    VersionText,
+)
+from contracts.stream.counts import CodeText, Count, RuleCount
+from contracts.stream.shadow import ShadowResult
+
+
+class ExpectationOutcome(StrEnum):
+    """What an expectation did to a batch."""
+
+    MET = "met"
+    WARNED = "warned"
+    ALERTED = "alerted"
+    QUARANTINED = "quarantined"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class ExpectationResult(BaseModel):
+    """What became of one expectation in one batch: figures about many values, never a value.
+
+    `considered` counts the values (or rows, or pairs) looked at, `unexpected` those of them that are not as expected.
+    `observed` is a mean, a sum, a deviation, a share or a number of rows; None where the figure is another, where it
+    would be a value of the payload or nearly one, and where the column is classified.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: CodeText
+    type: LineText = Field(description="Name of the expectation, in Great Expectations' vocabulary.")
+    columns: Annotated[tuple[CodeText, ...], Field(max_length=MOST_COLUMNS)] = ()
+    outcome: ExpectationOutcome
+    judged_by: Literal["tidegate", "great_expectations"]
+    considered: Count = 0
+    unexpected: Count | None = None
+    observed: float | None = Field(default=None, allow_inf_nan=False)
+    agrees: bool | None = Field(
+        default=None,
+        description="Whether Great Expectations, asked too, said the same; null when it was not.",
+    )
+
+
+class TableSize(BaseModel):
+    """Figures of a table whose commits take longer the larger they are. None where they are unknown."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    snapshots: Count
+    metadata_bytes: Count | None = Field(default=None, description="Size of the metadata file.")
+    data_files: Count | None = None
+
+
+class BatchReport(BaseModel):
+    """One committed batch of one stream.
+
+    `records = written + quarantined + dropped`; warned and alerted records are part of `written`. `start` and
+    `end` map a source partition to the first offset of the batch and the first one after it. Times are UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: StreamText
+    topic: TopicText
+    quarantine_topic: TopicText
+    sink: LineText = Field(description="Human-readable sink, such as iceberg:lake.hospital.admissions.")
+    epoch: Count
+    n: Annotated[int, Field(ge=1, lt=2**63)]
+    contract: VersionText = Field(description="id@version in force for the batch.")
+    fingerprint: LineText
+    started_at: Instant
+    committed_at: Instant
+    records: Count
+    written: Count
+    warned: Count
+    alerted: Count
+    quarantined: Count
+    dropped: Count
+    rules: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    expectations: Annotated[tuple[ExpectationResult, ...], Field(max_length=MOST_EXPECTATIONS)] = ()
+    shadow: ShadowResult | None = Field(
+        default=None,
+        description="What a version would have made of the batch that is judged beside this one.",
+    )
+    start: Offsets
+    end: Offsets
+    lag_records: Count | None = Field(
+        default=None, description="Records in the topic past `end` when the batch was committed."
+    )
+    timings_ms: dict[StepText, StepMilliseconds] = Field(
+        default_factory=dict,
+        max_length=MOST_STEPS,
+        description="Milliseconds by step: judge, quarantine, stage, publish.",
+    )
+    table: TableSize | None = Field(
+        default=None, description="Size of the table when it was last maintained; null where there is none."
+    )
+
+    @model_validator(mode="after")
+    def _sums_hold(self) -> Self:
+        if self.records != self.written + self.quarantined + self.dropped:
+            raise ValueError("records is not written + quarantined + dropped")
+        if self.warned + self.alerted > self.written:
+            raise ValueError("warned and alerted records are part of written, and here exceed it")
+        if len({(count.stage, count.code, count.severity) for count in self.rules}) < len(self.rules):
+            raise ValueError("a rule is counted twice in rules")
+        if len({each.id for each in self.expectations}) < len(self.expectations):
+            raise ValueError("an expectation stands twice in expectations")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_summed(self) -> Self:
+        shadow = () if self.shadow is None else self.shadow.counts
+        counts = (self.records, *(count.records for count in self.rules), *shadow)
+        if max(counts) > MOST_RECORDS:
+            raise ValueError(f"a batch has at most {MOST_RECORDS} records")
+        return self

@@ -1,0 +1,116 @@
+"""What another version of a contract would make of the records that the enforced one judges: counts, never a value."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from contracts.stream.bounds import MOST_RULES, PointerText, VersionText
+from contracts.stream.counts import CodeText, Count, RuleCount, RuleKey, rule_counts
+from contracts.verdict import Stage
+
+MOST_SAMPLES = 20
+"""Places of records that are kept, the newest."""
+
+
+class Change(StrEnum):
+    """What the shadow would do with a record that the enforced version treats otherwise."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
+class ShadowReason(BaseModel):
+    """Why one of both versions refuses a record; `pointer` is that of a Violation, and names no undeclared field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: Stage
+    code: CodeText
+    pointer: PointerText
+
+
+class ShadowSample(BaseModel):
+    """Where a record is that the shadow would treat otherwise, and why whichever version refuses it does so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    partition: Count
+    offset: Count
+    change: Change
+    reasons: Annotated[tuple[ShadowReason, ...], Field(max_length=20)] = ()
+
+
+class ShadowResult(BaseModel):
+    """What a shadow version would make of some records. Nothing of it has any effect on them.
+
+    `would_refuse` counts records that are written and that the shadow refuses, `would_accept` the reverse; `would_stop`
+    are those of the former for which the shadow would stop the stream (on_violation `fail`). `refused_by` counts by rules
+    of the shadow, `accepted_by` by rules of the enforced version, and a record may count under several. Rules stand by
+    their id, and what the schema, the decoder or a column says under the name of its stage. Records that are settled
+    already by an earlier attempt are not compared. `failure` says why records were left out; it holds no value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: VersionText = Field(
+        description="Version of the contract that is judged beside the enforced one."
+    )
+    compared: Count = 0
+    would_refuse: Count = 0
+    would_accept: Count = 0
+    would_stop: Count = 0
+    refused_by: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    accepted_by: Annotated[tuple[RuleCount, ...], Field(max_length=MOST_RULES)] = ()
+    samples: Annotated[tuple[ShadowSample, ...], Field(max_length=MOST_SAMPLES)] = ()
+    failure: Annotated[str, Field(max_length=500)] | None = None
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return every number of records in it."""
+        rules = (count.records for count in (*self.refused_by, *self.accepted_by))
+        return (self.compared, self.would_refuse, self.would_accept, self.would_stop, *rules)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether both versions wrote and refused the same records."""
+        return self.would_refuse == self.would_accept == 0
+
+    def merged(self, later: ShadowResult) -> ShadowResult:
+        """Add what the same version made of later records."""
+        return ShadowResult(
+            version=self.version,
+            compared=self.compared + later.compared,
+            would_refuse=self.would_refuse + later.would_refuse,
+            would_accept=self.would_accept + later.would_accept,
+            would_stop=self.would_stop + later.would_stop,
+            refused_by=added((self.refused_by, later.refused_by)),
+            accepted_by=added((self.accepted_by, later.accepted_by)),
+            samples=(*later.samples, *self.samples)[:MOST_SAMPLES],
+            failure=later.failure or self.failure,
+        )
+
+
+class ShadowFindings(BaseModel):
+    """What a shadow version of a stream has made of all batches since it was declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stream: str
+    against: str = Field(description="id@version that was enforced in the last batch.")
+    since: AwareDatetime = Field(description="When the first batch was committed that it was judged beside.")
+    until: AwareDatetime = Field(description="When the last one was.")
+    batches: Count
+    result: ShadowResult
+
+
+def added(counts: Iterable[Iterable[RuleCount]]) -> tuple[RuleCount, ...]:
+    """Add counts by rule, most frequent first, at most MOST_RULES of them."""
+    sums: Counter[RuleKey] = Counter()
+    for each in counts:
+        sums.update({(count.stage, count.code, count.severity): count.records for count in each})
+    return rule_counts(sums)[:MOST_RULES]

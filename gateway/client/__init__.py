@@ -1,0 +1,1 @@
+"""Clients of the registry, for the command line and for local runs."""

@@ -1,0 +1,293 @@
+"""A client of the registry, for the command line and the embedded run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from contracts.document.load import LoadedContract, dump_contract, parse_contract
+from contracts.document.model import Consumer, Status
+from contracts.errors import ConflictError, ContractError, NotFoundError, Problem, SettingsError, Unavailable
+from contracts.formats.subject_schemas import SubjectSchemas
+from contracts.stream.control import RecordPosition, StreamControl
+from contracts.stream.shadow import ShadowFindings
+from gateway.client.credentials import RegistryCredentials
+
+M = TypeVar("M", bound=BaseModel)
+
+_TIMEOUT_SECONDS = 30.0
+_ENFORCED = ("active", "deprecated")
+_UNKNOWN = "urn:tidegate:problem:not-found"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The registry's answer to a publication."""
+
+    contract_id: str
+    version: str
+    registry_id: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """A contract of which a version is enforced, and its topic."""
+
+    contract_id: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedVersion:
+    """A version that a registry keeps, without its document."""
+
+    version: str
+    status: Status
+    fingerprint: str
+
+
+class RegistryClient:
+    """Talks to one registry; use it in a `with` statement. Every call raises Unavailable when it does not answer.
+
+    Without `credentials` those of the environment are presented (`RegistryCredentials.of_environment`).
+    """
+
+    def __init__(self, url: str, credentials: RegistryCredentials | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._is_registry = False
+        try:
+            # A proxy of the environment has no business on this machine's own loopback.
+            trust_env = httpx.URL(self.url).host not in _LOOPBACK
+            self._http = httpx.Client(
+                base_url=self.url,
+                auth=(credentials or RegistryCredentials.of_environment()).auth(),
+                timeout=_TIMEOUT_SECONDS,
+                trust_env=trust_env,
+            )
+        except httpx.InvalidURL as error:
+            raise SettingsError(f"{url} is no address of a registry: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def publish(self, loaded: LoadedContract) -> Published:
+        """Publish a contract that compiles.
+
+        Raises ContractError with the places in the author's files, ConflictError with what to do.
+        """
+        answer = self._ask("POST", "/api/v1/contracts", dump_contract(loaded.contract))
+        if answer.status_code in {HTTPStatus.OK, HTTPStatus.CREATED}:
+            body = _json(answer)
+            is_new = answer.status_code == HTTPStatus.CREATED
+            return Published(body["id"], body["version"], body["registry_id"], is_new)
+        raise self._error(answer, loaded)
+
+    def enforced(self) -> tuple[Enforced, ...]:
+        """List the contracts that have an active or deprecated version, by id: the first thousand."""
+        answer = self._ask("GET", "/api/v1/contracts?limit=1000")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        listed = _json(answer)["contracts"]
+        return tuple(Enforced(one["id"], one["topic"]) for one in listed if one["status"] in _ENFORCED)
+
+    def versions(self, contract_id: str) -> tuple[PublishedVersion, ...]:
+        """List the versions of a contract, highest first; none when the registry does not know it."""
+        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}")
+        if _is_unknown(answer):
+            self._require_registry()
+            return ()
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        listed = _json(answer)["versions"]
+        return tuple(
+            PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"]) for one in listed
+        )
+
+    def readers(self, contract_id: str) -> tuple[Consumer, ...]:
+        """List the consumers that are registered beside the contract's documents; none for an unknown contract."""
+        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}/consumers")
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            return ()  # also of a registry that knows no consumers yet
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        names = Consumer.model_fields.keys()
+        apart = (one for one in _json(answer).get("consumers", ()) if one["registered_by"] is not None)
+        try:
+            return tuple(
+                Consumer.model_validate({name: value for name, value in one.items() if name in names})
+                for one in apart
+            )
+        except ValidationError as error:
+            raise SettingsError(
+                f"{self.url} keeps a consumer that cannot be read here; is it a newer Tidegate?"
+            ) from error
+
+    def fetch(self, contract_id: str, version: str) -> LoadedContract:
+        """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
+        answer = self._ask("GET", _version_path(contract_id, version))
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        name = f"registry:{contract_id}@{version}"
+        try:
+            return parse_contract(answer.content, name=name, read_schema=None)
+        except ContractError as error:
+            raise SettingsError(
+                f"{self.url} serves a contract that cannot be read here; is it a newer Tidegate? {error}"
+            ) from error
+
+    def schemas_of(self, topic: str) -> SubjectSchemas:
+        """Return what asks for the schemas that the records of a topic may name."""
+        return SubjectSchemas(self._json_at, topic)
+
+    def pause(self, stream: str, reason: str | None) -> StreamControl:
+        """Pause a stream; returns what holds then. Raises NotFoundError."""
+        return self._decide(stream, "pause", {"reason": reason})
+
+    def resume(self, stream: str, *, accept_batch: bool) -> StreamControl:
+        """Let a stream go on; returns what holds then. Raises NotFoundError, ConflictError when there is nothing to accept."""
+        return self._decide(stream, "resume", {"accept_batch": accept_batch})
+
+    def quarantine_record(self, stream: str, record: RecordPosition) -> StreamControl:
+        """Set one record aside; return what holds then. Raise NotFoundError."""
+        return self._decide(stream, "quarantine-record", record.model_dump(mode="json"))
+
+    def declare_shadow(self, stream: str, version: str | None) -> StreamControl:
+        """Have a version judged beside the enforced one, or none; returns what holds then. Raises as `resume` does."""
+        return self._decide(stream, "shadow", {"version": version})
+
+    def shadow(self, stream: str) -> ShadowFindings:
+        """Return what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
+        answer = self._ask("GET", f"/api/v1/streams/{quote(stream, safe='')}/shadow")
+        return self._parsed(answer, ShadowFindings)
+
+    def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
+        """Return what promoting a version would change, as the API has it. Raises NotFoundError."""
+        answer = self._ask("GET", f"{_version_path(contract_id, version)}/promotion")
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        return _json(answer)
+
+    def promote(self, contract_id: str, version: str) -> None:
+        """Have a version enforced from now on. Raises NotFoundError, ConflictError when it breaks what is enforced."""
+        answer = self._ask("POST", f"{_version_path(contract_id, version)}/status", b'{"status": "active"}')
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+
+    def is_ready(self) -> bool:
+        """Return whether the registry and what it depends on can serve now."""
+        try:
+            return self._ask("GET", "/health/ready").is_success
+        except Unavailable:
+            return False
+
+    def _json_at(self, path: str) -> Any:
+        answer = self._ask("GET", path)
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            self._require_registry()
+            raise NotFoundError(f"{self.url} has no {path.partition('?')[0]}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        return answer.json()
+
+    def _decide(self, stream: str, decision: str, body: dict[str, Any]) -> StreamControl:
+        path = f"/api/v1/streams/{quote(stream, safe='')}/{decision}"
+        return self._parsed(self._ask("POST", path, json.dumps(body).encode()), StreamControl)
+
+    def _parsed(self, answer: httpx.Response, model: type[M]) -> M:
+        if _is_unknown(answer):
+            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
+        if answer.status_code != HTTPStatus.OK:
+            raise self._error(answer)
+        try:
+            return model.model_validate_json(answer.content)
+        except ValidationError as error:
+            raise SettingsError(
+                f"{self.url} answers in a way that cannot be read here; is it a newer Tidegate?"
+            ) from error
+
+    def _require_registry(self) -> None:
+        """Make sure that "not found" means the contract, and not that the address has a wrong path."""
+        if not self._is_registry:
+            answer = self._ask("GET", "/api/v1/contracts?limit=1")
+            if answer.status_code != HTTPStatus.OK:
+                raise self._error(answer)
+            self._is_registry = True
+
+    def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
+        headers = {"Content-Type": "application/json"} if content is not None else {}
+        try:
+            return self._http.request(method, path, content=content, headers=headers)
+        except httpx.UnsupportedProtocol as error:
+            raise SettingsError(f"{self.url} is no address of a registry: {error}") from error
+        except httpx.TransportError as error:
+            raise Unavailable(
+                f"no registry answers at {self.url} ({error}); start one with `tidegate serve`, "
+                "or name another with --registry"
+            ) from error
+
+    def _error(self, answer: httpx.Response, loaded: LoadedContract | None = None) -> Exception:
+        body = _json(answer)
+        detail = str(body.get("detail") or body.get("title") or answer.reason_phrase)
+        if loaded and answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
+            problems = (Problem(one["pointer"], one["message"]) for one in body["errors"])
+            return ContractError(tuple(loaded.locate(problem) for problem in problems))
+        if answer.status_code == HTTPStatus.CONFLICT:
+            return ConflictError(detail)
+        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Unavailable(f"the registry at {self.url} failed ({answer.status_code}): {detail}")
+        return self._turned_away(answer.status_code, detail)
+
+    def _turned_away(self, status: int, detail: str) -> Exception:
+        match status:
+            case HTTPStatus.UNAUTHORIZED:
+                return SettingsError(
+                    f"the registry at {self.url} does not know who asks: set TIDEGATE_REGISTRY_TOKEN to a key that "
+                    "`tidegate keys create` printed, or TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD"
+                )
+            case HTTPStatus.FORBIDDEN:
+                return SettingsError(f"the registry at {self.url} refuses: {detail}")
+            case HTTPStatus.TOO_MANY_REQUESTS:
+                return Unavailable(f"the registry at {self.url} wants to be asked less often: {detail}")
+            case _:
+                return SettingsError(f"{self.url} answers {status} ({detail}); is it a Tidegate registry?")
+
+
+def _version_path(contract_id: str, version: str) -> str:
+    return f"/api/v1/contracts/{quote(contract_id, safe='')}/versions/{quote(version, safe='')}"
+
+
+def _is_unknown(answer: httpx.Response) -> bool:
+    """Return whether a registry says that it has no such thing; any other 404 comes from something else."""
+    return answer.status_code == HTTPStatus.NOT_FOUND and _json(answer).get("type") == _UNKNOWN
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

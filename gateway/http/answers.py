@@ -1,0 +1,29 @@
+"""How the guard's refusals look to whoever asked: a problem document, a page of the desk, a Confluent error."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from contracts.errors import TidegateError
+from gateway.access.errors import AccessError
+from gateway.http import problems
+from gateway.http.confluent.answers import confluent_answer
+from gateway.http.desk.rendering import page
+
+_NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
+
+
+def turned_away(request: Request, error: TidegateError) -> Response:
+    """Answer a request that goes no further, in the form of the face that it came to."""
+    path: str = request.scope["path"]
+    if path == "/" or path.startswith(_NATIVE):
+        return problems.problem_of(request, error)
+    status = problems.status_of(error)
+    headers = error.headers if isinstance(error, AccessError) else {}
+    if path.startswith("/desk"):
+        title = "Who are you?" if status == 401 else "This did not work"
+        response: Response = page("problem.html", status_code=status, title=title, detail=str(error))
+        response.headers.update(headers)
+        return response
+    return confluent_answer(error)

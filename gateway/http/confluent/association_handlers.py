@@ -1,0 +1,207 @@
+"""Operations on associations: which subject a resource, such as a topic, uses for its keys and its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.access.principal import Role
+from gateway.http.confluent.calls import Answer, Call, in_context, read_entity
+from gateway.http.confluent.shown import weaker_contract
+from gateway.http.confluent.subject_handlers import check_references
+from gateway.http.gate import authorise
+from gateway.registry.approvals import NotApproved
+from gateway.registry.associations import AssociationFilter
+from gateway.registry.schemas.entities import AssociationRequest
+from gateway.registry.schemas.errors import Refused, invalid_association, no_association, resource_associated
+from gateway.registry.schemas.names import canonical
+from gateway.storage.subject_settings import StoredAssociation
+
+
+def list_by_name(call: Call) -> Answer:
+    """List the associations of a resource by its namespace, `-` for any, and its name."""
+    return _listed(call, namespace=call.path["namespace"], name=call.path["name"])
+
+
+def list_by_resource(call: Call) -> Answer:
+    """List the associations of a resource by its id."""
+    return _listed(call, resource_id=call.path["resource"])
+
+
+def list_by_subject(call: Call) -> Answer:
+    """List the resources that use a subject."""
+    return _listed(call, subject=call.subject)
+
+
+def create(call: Call) -> Answer:
+    """Associate subjects with a resource; one that it has already must be the same."""
+    return Answer(_put(call, call.json(), replaces=False))
+
+
+def create_or_update(call: Call) -> Answer:
+    """Associate subjects with a resource, in place of those that it has."""
+    return Answer(_put(call, call.json(), replaces=True))
+
+
+def update(call: Call) -> Answer:
+    """Associate subjects with the resource in the path, in place of those that it has."""
+    body, resource = call.json(), call.path["resource"]
+    if body.setdefault("resourceId", resource) != resource:
+        raise invalid_association("resourceId", "the path names another resource")
+    return Answer(_put(call, body, replaces=True))
+
+
+def delete(call: Call) -> Answer:
+    """Remove associations of a resource; with `cascadeLifecycle` the subjects that belong to it go softly too."""
+    wanted = _filter(call, resource_id=call.path["resource"])
+    cascade = call.flag("cascadeLifecycle")
+    found = call.factory.associations().find(wanted)
+    if not all(call.principal.sees(one.subject) for one in found):
+        raise no_association(call.path["resource"])
+    for one in found:
+        authorise(call.request, Role.ADMIN if cascade else Role.APPROVER, one.subject)
+    call.factory.associations().delete(wanted, cascade=cascade, by=call.principal, is_dry=call.flag("dryRun"))
+    return Answer(status=204)
+
+
+def batch_get(call: Call) -> Answer:
+    """List the associations of several resources at once."""
+    results = []
+    for one in _requests(call):
+        wanted = AssociationFilter(
+            name=one.get("resourceName"),
+            namespace=one.get("resourceNamespace"),
+            resource_id=one.get("resourceId"),
+            resource_type=one.get("resourceType"),
+            types=tuple(one.get("associationTypes") or ()),
+            context=_context(call),
+        )
+        if not (wanted.name or wanted.resource_id):
+            raise invalid_association(
+                "resourceId", "a request names a resource by its id, or by resourceName"
+            )
+        results.append({"result": [_shown(found) for found in _visible(call, wanted)]})
+    return Answer({"results": results})
+
+
+def batch_mutate(call: Call) -> Answer:
+    """Make several associations; each is answered by itself."""
+    results: list[dict[str, Any]] = []
+    for one in _requests(call):
+        try:
+            results.append({"result": _put(call, one, replaces=True)})
+        except Refused as error:
+            results.append({"error": {"error_code": error.error_code, "message": error.message}})
+        except NotApproved as error:
+            refused = weaker_contract(error)
+            results.append({"error": {"error_code": refused.error_code, "message": refused.message}})
+    return Answer({"results": results})
+
+
+def _requests(call: Call) -> list[dict[str, Any]]:
+    found = call.json().get("requests")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise invalid_association("requests", "it is a list of objects")
+    for one in found:
+        texts = [
+            one.get(name) for name in ("resourceName", "resourceNamespace", "resourceId", "resourceType")
+        ]
+        types = one.get("associationTypes") or []
+        if not all(text is None or isinstance(text, str) for text in texts) or not isinstance(types, list):
+            raise invalid_association("requests", "a resource is named by strings")
+    return found
+
+
+def _put(call: Call, body: dict[str, Any], *, replaces: bool) -> dict[str, Any]:
+    request = _in_context(call, read_entity(AssociationRequest, body))
+    associations = call.factory.associations()
+    for info in request.associations:
+        subject = associations.subject_of(request, info)
+        if info.schema_ is not None:
+            check_references(call, subject, info.schema_)
+        authorise(call.request, Role.PRODUCER, subject)
+    _check_held(call, request)
+    kept = associations.put(request, replaces=replaces, by=call.principal, is_dry=call.flag("dryRun"))
+    return {
+        "resourceName": request.resource_name,
+        "resourceNamespace": request.resource_namespace,
+        "resourceId": request.resource_id,
+        "resourceType": request.resource_type,
+        "associations": [
+            {
+                "subject": one.subject,
+                "associationType": one.association_type,
+                "lifecycle": one.lifecycle,
+                "frozen": one.frozen,
+            }
+            for one in kept
+        ],
+    }
+
+
+def _in_context(call: Call, request: AssociationRequest) -> AssociationRequest:
+    """Put the subjects of a request, those named after the resource too, into the context that the query names."""
+    context = _context(call)
+    if context is None:
+        return request
+    infos = tuple(
+        info.model_copy(
+            update={
+                "subject": in_context(
+                    context, info.subject or f"{request.resource_name}-{info.association_type}"
+                )
+            }
+        )
+        for info in request.associations
+    )
+    return request.model_copy(update={"associations": infos})
+
+
+def _context(call: Call) -> str | None:
+    """Read the context that a query names, as `.staging` or `:.staging:`; None for no word of it."""
+    name = call.text("context").strip(":")
+    return None if not name else name if name.startswith(".") else f".{name}"
+
+
+def _check_held(call: Call, request: AssociationRequest) -> None:
+    """Refuse to take a resource from a subject that the caller may not change, without naming it."""
+    kinds = {info.association_type for info in request.associations}
+    for held in call.factory.associations().find(AssociationFilter(resource_id=request.resource_id)):
+        is_meant = held.resource_type == request.resource_type and held.association_type in kinds
+        if is_meant and not call.principal.may(Role.PRODUCER, held.subject):
+            raise resource_associated(held.association_type, held.resource_id)
+
+
+def _listed(call: Call, **wanted: str) -> Answer:
+    found = _visible(call, _filter(call, **wanted))
+    return Answer([_shown(one) for one in call.page.cut(found)])
+
+
+def _filter(call: Call, **wanted: str) -> AssociationFilter:
+    if "subject" in wanted:
+        wanted["subject"] = canonical(wanted["subject"])
+    return AssociationFilter(
+        **wanted,
+        resource_type=call.text("resourceType") or None,
+        types=call.query.get("associationType", ()),
+        lifecycle=call.text("lifecycle") or None,
+        context=_context(call),
+    )
+
+
+def _visible(call: Call, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
+    found = call.factory.associations().find(wanted)
+    return tuple(one for one in found if call.principal.sees(one.subject))
+
+
+def _shown(found: StoredAssociation) -> dict[str, Any]:
+    return {
+        "subject": found.subject,
+        "guid": found.guid,
+        "resourceName": found.resource_name,
+        "resourceNamespace": found.resource_namespace,
+        "resourceId": found.resource_id,
+        "resourceType": found.resource_type,
+        "associationType": found.association_type,
+        "lifecycle": found.lifecycle,
+        "frozen": found.frozen,
+    }

@@ -1,0 +1,164 @@
+"""A request to the face, read once: its path cut at the slashes that were sent as slashes, its query, its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import orjson
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from gateway.access.principal import Principal
+from gateway.registry.schemas.entities import Entity
+from gateway.registry.schemas.errors import Refused, invalid_rule_set
+from gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, qualified
+from gateway.registry.subject_reading import Page
+from gateway.storage.subjects import Deleted
+
+if TYPE_CHECKING:
+    from gateway.factory import Factory
+
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+READABLE = (
+    MEDIA_TYPE,
+    "application/vnd.schemaregistry+json",
+    "application/json",
+    "application/octet-stream",
+)
+_MAX_NUMBER = 2**31 - 1
+
+E = TypeVar("E", bound=Entity)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is sent back: a JSON value, or with `content` bytes as they are."""
+
+    value: Any = None
+    status: int = 200
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        """Return the bytes of the body."""
+        if self.content is not None:
+            return self.content
+        return b"" if self.status == 204 else orjson.dumps(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `path` holds what the parameters of the path stand for, decoded."""
+
+    request: Request
+    path: Mapping[str, str]
+    query: Mapping[str, tuple[str, ...]]
+    headers: Mapping[str, str]
+    content: bytes
+    principal: Principal
+    factory: Factory
+
+    @property
+    def subject(self) -> str:
+        """The subject in the path."""
+        return self.path["subject"]
+
+    @property
+    def is_python_client(self) -> bool:
+        """Whether the client is confluent-kafka for Python, which cannot read tags in metadata."""
+        return self.headers.get("confluent-client-version", "").startswith("python/")
+
+    def text(self, *names: str, default: str = "") -> str:
+        """Return the first parameter of the query that has one of these names."""
+        for name in names:
+            if name in self.query:
+                return self.query[name][-1]
+        return default
+
+    def flag(self, *names: str) -> bool:
+        """Read a parameter of the query that is true or false, in any spelling. Raises Refused (422)."""
+        found = self.text(*names).lower()
+        if found not in {"", "true", "false"}:
+            raise Refused(422, 422, f"{names[0]} is true or false")
+        return found == "true"
+
+    def number(self, name: str, default: int) -> int:
+        """Read a parameter of the query that is a whole number. Raises Refused (422)."""
+        found = self.text(name)
+        try:
+            number = int(found) if found else default
+        except ValueError:
+            raise Refused(422, 422, f"{name} is a whole number") from None
+        return max(-1, min(number, _MAX_NUMBER))
+
+    @property
+    def page(self) -> Page:
+        """The part of a list that is asked for; a limit below 1 is none."""
+        limit = self.number("limit", -1)
+        return Page(max(0, self.number("offset", 0)), limit if limit > 0 else None)
+
+    @property
+    def deleted(self) -> Deleted:
+        """Which versions are asked for, by whether they are soft-deleted."""
+        if self.flag("deleted_only", "deletedOnly"):
+            return Deleted.ONLY
+        return Deleted.SHOWN if self.flag("deleted") else Deleted.LEFT_OUT
+
+    def json(self) -> dict[str, Any]:
+        """Read the body as a JSON object. Raises Refused (400, 422)."""
+        try:
+            found = orjson.loads(self.content)
+        except orjson.JSONDecodeError as error:
+            raise Refused(400, 400, f"the body is no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise Refused(422, 422, "the body is a JSON object")
+        return found
+
+    def entity(self, kind: type[E]) -> E:
+        """Read the body as an entity. Raises Refused (400, 422, 42210)."""
+        return read_entity(kind, self.json())
+
+
+def read_entity(kind: type[E], value: object) -> E:
+    """Read a JSON value as an entity; null stands for a member that is left out. Raises Refused (422, 42210)."""
+    try:
+        return kind.model_validate(_without_nulls(value))
+    except ValidationError as error:
+        places = [(".".join(str(part) for part in one["loc"]), one["msg"]) for one in error.errors()]
+        message = "; ".join(f"{place}: {told}" if place else told for place, told in places)
+        if any(name in place for place, _ in places for name in ("ruleSet", "RuleSet")):
+            raise invalid_rule_set(message) from error
+        raise Refused(422, 422, message) from error
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def read_segments(raw_path: bytes) -> tuple[str, ...]:
+    """Cut a path as it was sent into its decoded parts: `%2F` stays inside its part. Raises Refused (400)."""
+    try:
+        parts = [unquote(part, errors="strict") for part in raw_path.decode("ascii").split("/")]
+    except UnicodeDecodeError as error:
+        raise Refused(400, 400, "the path is not UTF-8") from error
+    return tuple(parts[1:-1] if len(parts) > 2 and not parts[-1] else parts[1:])
+
+
+def read_query(query_string: bytes) -> dict[str, tuple[str, ...]]:
+    """Read the parameters of a query."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
+        found[name] = (*found.get(name, ()), value)
+    return found
+
+
+def in_context(context: str, subject: str) -> str:
+    """Return a subject as a path under `/contexts/{context}` means it."""
+    if context == DEFAULT_CONTEXT or context_of(subject) != DEFAULT_CONTEXT or subject.startswith(":"):
+        return subject
+    return qualified(context, subject)

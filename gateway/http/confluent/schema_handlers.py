@@ -1,0 +1,165 @@
+"""Operations on schemas by id and GUID, on contexts, and on the registry as a whole."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from gateway.http.confluent.calls import Answer, Call
+from gateway.http.confluent.shown import differs_by_client, show_schema, show_version
+from gateway.registry.schemas.errors import schema_not_found
+from gateway.registry.schemas.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
+from gateway.registry.schemas.parsing import SCHEMA_TYPES
+from gateway.registry.subject_reading import ListedSubjects, Page, has_rule_type
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.subjects import Deleted
+
+IMMUTABLE = "private, max-age=31536000, immutable"
+
+
+def get_schema(call: Call) -> Answer:
+    """Fetch a schema by its id, in the context of a subject if one is given."""
+    found = _schema(call)
+    reader = call.factory.subjects()
+    shown = show_schema(found, call, reader)
+    if call.flag("fetchMaxId"):
+        shown["maxId"] = reader.highest_id(found.context)
+        return Answer(shown)
+    return Answer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+
+
+def get_schema_text(call: Call) -> Answer:
+    """Fetch the text of a schema by its id."""
+    found = _schema(call)
+    text = show_schema(found, call, call.factory.subjects())["schema"]
+    return Answer(content=text.encode(), headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+
+
+def get_schema_by_guid(call: Call) -> Answer:
+    """Fetch a schema by its GUID."""
+    found = _schemas_with_guid(call)[0]
+    shown = show_schema(found, call, call.factory.subjects())
+    return Answer(shown, headers={"ETag": _etag(found, call), "Cache-Control": IMMUTABLE})
+
+
+def list_ids_of_guid(call: Call) -> Answer:
+    """List the contexts in which a schema has an id, and those ids."""
+    return Answer([{"context": found.context, "id": found.id} for found in _schemas_with_guid(call)])
+
+
+def list_subjects_of_schema(call: Call) -> Answer:
+    """List the subjects that have a schema."""
+    names = tuple(dict.fromkeys(subject for subject, _ in _versions(call)))
+    return Answer(call.page.cut(names))
+
+
+def list_versions_of_schema(call: Call) -> Answer:
+    """List the subjects and versions that have a schema."""
+    found = call.page.cut(_versions(call))
+    return Answer([{"subject": subject, "version": number} for subject, number in found])
+
+
+def list_schemas(call: Call) -> Answer:
+    """List versions with their schemas, by subject and number."""
+    prefix = call.text("subjectPrefix") or EVERY_CONTEXT
+    wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
+    reader = call.factory.subjects()
+    found = reader.listed(wanted, latest_only=call.flag("latestOnly"))
+    rule_type = call.text("ruleType")
+    if rule_type:
+        found = tuple(one for one in found if has_rule_type(one, rule_type))
+    return Answer([show_version(one, call, reader) for one in call.page.cut(found)])
+
+
+def list_schema_types(_call: Call) -> Answer:
+    """List the schema types."""
+    return Answer(SCHEMA_TYPES)
+
+
+def list_contexts(call: Call) -> Answer:
+    """List the contexts, the default one first."""
+    reader = call.factory.subjects()
+    found = reader.contexts()
+    if call.principal.prefixes is not None:
+        wanted = ListedSubjects(EVERY_CONTEXT, Deleted.SHOWN, call.principal.prefixes)
+        visible = {context_of(subject) for subject in reader.subjects(wanted, Page())}
+        found = tuple(context for context in found if context == DEFAULT_CONTEXT or context in visible)
+    return Answer(call.page.cut(found))
+
+
+def delete_context(call: Call) -> Answer:
+    """Delete an empty context."""
+    call.factory.deletion().delete_context(call.path["context"])
+    return Answer(status=204)
+
+
+def get_root(_call: Call | None) -> Answer:
+    """Answer a client that asks whether a schema registry is here."""
+    return Answer({})
+
+
+def get_metadata_id(_call: Call) -> Answer:
+    """Name the registry among clusters."""
+    return Answer(
+        {
+            "scope": {"path": [], "clusters": {"kafka-cluster": "", "schema-registry-cluster": "tidegate"}},
+            "id": "",
+        }
+    )
+
+
+def get_metadata_version(_call: Call) -> Answer:
+    """Return the version of this program."""
+    return Answer({"version": f"tidegate-{version('tidegate')}", "commitId": ""})
+
+
+def get_deployment(_call: Call) -> Answer:
+    """Describe the deployment."""
+    return Answer({"attributes": ["deploymentScope:tidegate"]})
+
+
+def _schema(call: Call) -> StoredSchema:
+    found = call.factory.subjects().schema(schema_id(call), call.text("subject") or None)
+    _hide(call, found, found.id)
+    return found
+
+
+def schema_id(call: Call) -> int:
+    """Read the id in the path. Raises Refused (40403) for one that no schema can have."""
+    text = call.path["id"]
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) >= 2**31:
+        raise schema_not_found(text[:40])
+    return int(text)
+
+
+def _versions(call: Call) -> tuple[tuple[str, int], ...]:
+    deleted = call.deleted
+    _schema(call)
+    found = call.factory.subjects().versions_of_schema(schema_id(call), call.text("subject") or None, deleted)
+    return tuple(one for one in found if call.principal.sees(one[0]))
+
+
+def _hide(call: Call, schema: StoredSchema, what: int | str) -> None:
+    """Answer as if there were no such schema when no subject that has it may be seen."""
+    if not is_visible(call, schema):
+        raise schema_not_found(what)
+
+
+def is_visible(call: Call, schema: StoredSchema) -> bool:
+    """Return whether the caller may see a subject that has a schema."""
+    if call.principal.prefixes is None:
+        return True
+    return any(call.principal.sees(subject) for subject in call.factory.subjects().subjects_of(schema))
+
+
+def _schemas_with_guid(call: Call) -> tuple[StoredSchema, ...]:
+    guid = call.path["guid"].lower()
+    found = tuple(one for one in call.factory.subjects().schemas_with_guid(guid) if is_visible(call, one))
+    if not found:
+        raise schema_not_found(guid)
+    return found
+
+
+def _etag(schema: StoredSchema, call: Call) -> str:
+    wanted = call.text("format")
+    variant = "-python" if call.is_python_client and differs_by_client(schema) else ""
+    return f'"{schema.guid}{variant}{"-" + wanted if wanted else ""}"'

@@ -1,0 +1,103 @@
+"""Schemas and versions as clients are shown them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.http.confluent.calls import Call
+from gateway.registry.approvals import NotApproved, next_step
+from gateway.registry.schema_content import metadata_of, references_of, rule_set_of, whole_references_of
+from gateway.registry.schemas.entities import Metadata, Reference
+from gateway.registry.schemas.errors import Refused, WeakerContract
+from gateway.registry.schemas.tags import with_inline_tags
+from gateway.registry.subject_reading import SubjectReader
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.subjects import SubjectVersion
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")
+REFERENCE_FORMATS = ("", "default", "qualified")
+
+
+def weaker_contract(error: NotApproved) -> WeakerContract:
+    """Show a change that lacks an approval as clients read the refusal of a schema."""
+    proposal = error.proposal
+    details = [
+        f"{{errorType:'{each.code}', description:'{each.sentence}', path:'{each.pointer}', field:'{each.field}'}}"
+        for each in proposal.weakenings
+    ]
+    details.append(
+        f"{{errorType:'contract.not-approved', description:'{next_step(proposal)}', "
+        f"candidate:'{proposal.candidate}'}}"
+    )
+    return WeakerContract(proposal.contract_id, tuple(details))
+
+
+def milliseconds(instant: datetime) -> int:
+    """Return an instant as milliseconds since 1970."""
+    return int((instant - _EPOCH).total_seconds() * 1000)
+
+
+def has_tags(schema: StoredSchema) -> bool:
+    """Return whether a schema has tags in its metadata: the Python client is shown them elsewhere."""
+    metadata = metadata_of(schema)
+    return metadata is not None and bool(metadata.tags)
+
+
+def differs_by_client(schema: StoredSchema) -> bool:
+    """Return whether the Python client is shown a schema otherwise than others: its tags, or the subjects that it refers to."""
+    return has_tags(schema) or references_of(schema) != whole_references_of(schema)
+
+
+def show_schema(schema: StoredSchema, call: Call, reader: SubjectReader) -> dict[str, Any]:
+    """Show a schema with what belongs to it: the answer for an id or a GUID."""
+    metadata, text = metadata_of(schema), _text(schema, call, reader)
+    if metadata is not None and metadata.tags and call.is_python_client:
+        # That client fails on tags in metadata, and reads them in the schema.
+        text = with_inline_tags(schema.schema_type, text, metadata.tags)
+        metadata = Metadata(properties=metadata.properties, sensitive=metadata.sensitive)
+    rule_set = rule_set_of(schema)
+    shown: dict[str, Any] = {"schemaType": schema.schema_type, "schema": text, "guid": schema.guid}
+    references = _references(schema, call)
+    if references:
+        shown["references"] = [one.model_dump() for one in references]
+    if metadata is not None:
+        shown["metadata"] = metadata.shown()
+    if rule_set is not None:
+        shown["ruleSet"] = rule_set.shown()
+    shown["ts"] = milliseconds(schema.created_at)
+    return shown
+
+
+def show_version(version: SubjectVersion, call: Call, reader: SubjectReader) -> dict[str, Any]:
+    """Show a version of a subject."""
+    return {
+        "subject": version.subject,
+        "version": version.number,
+        "id": version.schema.id,
+        **show_schema(version.schema, call, reader),
+        "ts": milliseconds(version.created_at),
+        "deleted": version.deleted_at is not None,
+    }
+
+
+def _references(schema: StoredSchema, call: Call) -> tuple[Reference, ...]:
+    """Return references as they were registered, so that a copy of them in another context leads to that context.
+
+    The Python client looks a subject up by the name that it is shown, whatever the context, and needs the whole one.
+    """
+    wanted = call.text("reference_format", "referenceFormat").lower()
+    if wanted not in REFERENCE_FORMATS:
+        raise Refused(422, 422, f"no format of references is named {wanted}; there are default and qualified")
+    is_whole = wanted == "qualified" or (wanted == "" and call.is_python_client)
+    return whole_references_of(schema) if is_whole else references_of(schema)
+
+
+def _text(schema: StoredSchema, call: Call, reader: SubjectReader) -> str:
+    wanted = call.text("format")
+    if wanted not in FORMATS:
+        raise Refused(422, 422, f"no format of a schema is named {wanted}; there are default and resolved")
+    if wanted == "resolved" and references_of(schema):
+        return reader.resolved_text(schema)
+    return schema.text

@@ -1,0 +1,190 @@
+"""Operations on subjects and their versions, and compatibility checks."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import structlog
+
+from gateway.http.confluent.calls import Answer, Call
+from gateway.http.confluent.schema_handlers import is_visible
+from gateway.http.confluent.shown import show_version
+from gateway.registry.registration import Manner, Registration
+from gateway.registry.schema_content import whole_name
+from gateway.registry.schemas.dialects import NAMES
+from gateway.registry.schemas.entities import SchemaRequest, TagRequest
+from gateway.registry.schemas.errors import Refused, no_such_reference, too_large
+from gateway.registry.schemas.names import EVERY_CONTEXT, context_of
+from gateway.registry.subject_reading import ListedSubjects, version_number
+
+_log = structlog.get_logger()
+
+
+def list_subjects(call: Call) -> Answer:
+    """List subjects by name."""
+    prefix = call.text("subjectPrefix", "subject") or EVERY_CONTEXT
+    wanted = ListedSubjects(prefix, call.deleted, call.principal.prefixes)
+    return Answer(call.factory.subjects().subjects(wanted, call.page))
+
+
+def list_versions(call: Call) -> Answer:
+    """List the versions of a subject."""
+    return Answer(call.page.cut(call.factory.subjects().numbers(call.subject, call.deleted)))
+
+
+def get_version(call: Call) -> Answer:
+    """Fetch a version of a subject: its number, `latest`, or -1 for the latest."""
+    reader = call.factory.subjects()
+    number = version_number(call.path["version"])
+    found = reader.version(call.subject, number, deleted=call.flag("deleted"))
+    shown = show_version(found, call, reader)
+    return Answer(
+        shown, headers={"ETag": f'"{found.schema.guid}-{found.number}"', "Cache-Control": "no-cache"}
+    )
+
+
+def get_version_text(call: Call) -> Answer:
+    """Fetch the schema of a version, alone."""
+    reader = call.factory.subjects()
+    number = version_number(call.path["version"])
+    found = reader.version(call.subject, number, deleted=call.flag("deleted"))
+    return Answer(content=show_version(found, call, reader)["schema"].encode())
+
+
+def get_with_metadata(call: Call) -> Answer:
+    """Fetch the highest version whose metadata has the properties that `key` and `value` give in turn.
+
+    The Python client encodes both twice.
+    """
+    keys, values = call.query.get("key", ()), call.query.get("value", ())
+    if len(keys) != len(values):
+        raise Refused(422, 422, "key and value are given in pairs")
+    properties = {unquote(key): unquote(value) for key, value in zip(keys, values, strict=True)}
+    reader = call.factory.subjects()
+    found = reader.with_metadata(call.subject, properties, deleted=call.flag("deleted"))
+    return Answer(show_version(found, call, reader))
+
+
+def list_referencing(call: Call) -> Answer:
+    """List the ids of the schemas that refer to a version."""
+    reader = call.factory.subjects()
+    found = reader.referenced_by(call.subject, version_number(call.path["version"]))
+    if call.principal.prefixes is not None:
+        found = tuple(one for one in found if is_visible(call, reader.schema(one, call.subject)))
+    return Answer(call.page.cut(found))
+
+
+def register_schema(call: Call) -> Answer:
+    """Register a schema under a subject; one that is registered already is found again.
+
+    With `force` it is compared with nothing; a contract takes it as a new major version.
+    """
+    return _register(call, posted_schema(call), normalize=call.flag("normalize"))
+
+
+def tag_version(call: Call) -> Answer:
+    """Register a version of a subject again, with other tags."""
+    request = call.entity(TagRequest)
+    number = version_number(call.path["version"])
+    found = call.factory.subjects().version(call.subject, number, deleted=False)
+    changed = SchemaRequest(
+        schema_text=found.schema.text,
+        schema_type=found.schema.schema_type,
+        references=call.factory.subjects().references(found.schema),
+        metadata=request.metadata,
+        rule_set=request.rule_set,
+        version=request.new_version,
+        tags_to_add=request.tags_to_add,
+        tags_to_remove=request.tags_to_remove,
+    )
+    return _register(call, changed, normalize=False)
+
+
+def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
+    registration = call.factory.registration()
+    done = registration.register(
+        call.subject, request, Manner(call.principal, normalize=normalize, force=call.flag("force"))
+    )
+    if done.is_new:
+        _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
+    shown = show_version(done.version, call, call.factory.subjects())
+    return Answer(shown, headers=_reading(done))
+
+
+def _reading(done: Registration) -> dict[str, str]:
+    """Return how a schema that names no draft is read, as a header: clients know no other place than the body."""
+    dialect = done.version.dialect
+    if dialect is None:
+        return {}
+    named = ", ".join(dict.fromkeys(one.keyword for one in done.differences))
+    more = f"; read differently by clients: {named}" if named else ""
+    return {"Tidegate-Read-As": f"{NAMES[dialect]}{more}"}
+
+
+def look_up_schema(call: Call) -> Answer:
+    """Find the version of a subject that has a schema."""
+    found = call.factory.registration().look_up(
+        call.subject, posted_schema(call), normalize=call.flag("normalize"), deleted=call.flag("deleted")
+    )
+    return Answer(show_version(found, call, call.factory.subjects()))
+
+
+def delete_subject(call: Call) -> Answer:
+    """Delete a subject: softly, or with `permanent` for good what is soft-deleted already."""
+    found = call.factory.deletion().delete_subject(
+        call.subject, permanent=call.flag("permanent"), by=call.principal
+    )
+    return Answer(found)
+
+
+def delete_version(call: Call) -> Answer:
+    """Delete a version: softly, or with `permanent` for good what is soft-deleted already."""
+    number = version_number(call.path["version"])
+    found = call.factory.deletion().delete_version(
+        call.subject, number, permanent=call.flag("permanent"), by=call.principal
+    )
+    return Answer(found)
+
+
+def check_version(call: Call) -> Answer:
+    """Answer whether a schema is compatible with one version of a subject."""
+    return _checked(call, version_number(call.path["version"]))
+
+
+def check_all(call: Call) -> Answer:
+    """Answer whether a schema is compatible with a subject's versions, as its level says."""
+    return _checked(call, None)
+
+
+def _checked(call: Call, version: int | None) -> Answer:
+    verbose = call.flag("verbose")
+    try:
+        found = call.factory.registration().compatibility(
+            call.subject, posted_schema(call), version, normalize=call.flag("normalize")
+        )
+    except Refused as error:
+        if not verbose or error.error_code != 42201:
+            raise
+        return Answer({"is_compatible": False, "messages": [error.message]})
+    shown: dict[str, object] = {"is_compatible": found.is_compatible}
+    if verbose:
+        shown["messages"] = [*found.messages, *found.warnings]
+    return Answer(shown)
+
+
+def posted_schema(call: Call) -> SchemaRequest:
+    """Read the schema of a body. Raises Refused (400, 422, 42209, 42210)."""
+    limit = call.factory.settings.max_document_bytes
+    if len(call.content) > limit:
+        raise too_large(f"the body is larger than {limit} bytes, the limit of this registry")
+    request = call.entity(SchemaRequest)
+    check_references(call, call.subject, request)
+    return request
+
+
+def check_references(call: Call, subject: str, request: SchemaRequest) -> None:
+    """Refuse references to subjects that the caller may not see, as if there were none. Raises Refused (42201)."""
+    context = context_of(subject)
+    for reference in request.references:
+        if not call.principal.sees(whole_name(context, reference.subject)):
+            raise no_such_reference(reference.name, reference.subject, reference.version)

@@ -1,0 +1,73 @@
+"""What handlers depend on: the factory, and bodies that are read up to a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Any, TypeVar, cast
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
+
+from contracts.errors import Problem
+from gateway.factory import Factory
+from gateway.http.problems import BodyTooLarge, InvalidBody, UnknownMediaType
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def get_factory(request: Request) -> Factory:
+    """Return the factory of this process."""
+    return cast("Factory", request.app.state.factory)
+
+
+FactoryDep = Annotated[Factory, Depends(get_factory)]
+
+
+def media_type(request: Request, accepted: Collection[str]) -> str:
+    """Return the body's content type without parameters. Raises UnknownMediaType for one not in `accepted`."""
+    found = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found not in accepted:
+        raise UnknownMediaType(
+            f"the content type is {found or 'missing'}; send Content-Type: {' or '.join(accepted)}"
+        )
+    return found
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """Read the whole body. Raises BodyTooLarge as soon as it is known to exceed `limit_bytes`."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise _too_large(limit_bytes)
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit_bytes:
+            raise _too_large(limit_bytes)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def posted(request: Request, factory: Factory, model: type[M], what: str) -> M:
+    """Read a small JSON body as a model. Raises UnknownMediaType, BodyTooLarge, InvalidBody with each place."""
+    media_type(request, ("application/json",))
+    content = await read_body(request, factory.settings.max_document_bytes)
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        places = tuple(
+            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
+            for one in error.errors(include_input=False, include_url=False, include_context=False)
+        )
+        raise InvalidBody(f"the body is no {what}", places) from error
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body that `posted` reads, for the OpenAPI document."""
+    schema = model.model_json_schema()
+    content = {"application/json": {"schema": schema, "example": schema["example"]}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _too_large(limit_bytes: int) -> BodyTooLarge:
+    return BodyTooLarge(f"the body is larger than {limit_bytes} bytes, the limit of this operation")

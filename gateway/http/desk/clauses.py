@@ -1,0 +1,195 @@
+"""Finds what a violation is about in its contract: the clause that was broken, and the fields it speaks of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from contracts.document.model import Column, DataContract, JsonSchema
+from contracts.document.rule_model import Cel, Ordered, RequiredWhen, Rule
+from contracts.verdict import Stage, Violation
+
+_CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
+_LONGEST_VALUE = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a contract: `heading` says which, `lines` are (name, value) as the document has them."""
+
+    heading: str
+    lines: tuple[tuple[str, str], ...]
+    description: str | None = None
+
+
+def clause_of(  # noqa: PLR0911 - one for each stage
+    contract: DataContract, violation: Violation
+) -> Clause | None:
+    """Return the clause that `violation` breaks; None for stages that no single clause stands behind."""
+    match violation.stage:
+        case Stage.RULE:
+            rule = _rule(contract, violation.code)
+            return _rule_clause(rule) if rule is not None else None
+        case Stage.COLUMN:
+            column = _column(contract, violation.code)
+            if column is None:
+                return None
+            return Clause(f"column {column.name}", _lines(column.model_dump(mode="json", exclude_none=True)))
+        case Stage.SCHEMA:
+            return _schema_clause(contract, violation)
+        case Stage.FRAME:
+            return Clause("framing", _lines({"framing": contract.framing, "tombstones": contract.tombstones}))
+        case Stage.DECODE:
+            return Clause("schema", _lines({"type": contract.schema_.type}))
+        case Stage.EXPECTATION:
+            return _expectation_clause(contract, violation.code)
+
+
+def _expectation_clause(contract: DataContract, code: str) -> Clause | None:
+    for each in contract.expectations:
+        if each.id == code:
+            return Clause(f"expectation {code}", _lines(each.model_dump(mode="json", exclude_defaults=True)))
+    return None
+
+
+def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[str, ...]:
+    """Return the pointers of all fields that `violation` speaks of, its own pointer first if it has one."""
+    own = (violation.pointer,) if violation.pointer else ()
+    if contract is None:
+        return own
+    more: tuple[str, ...] = ()
+    rule = _rule(contract, violation.code) if violation.stage is Stage.RULE else None
+    if isinstance(rule, Ordered):
+        more = rule.fields
+    elif isinstance(rule, RequiredWhen):
+        more = (rule.field, rule.when.field)
+    elif isinstance(rule, Cel):
+        more = tuple(path.replace(".", "/") for path in _CEL_FIELD.findall(rule.expr))
+    elif rule is not None:
+        more = (rule.field,)
+    elif violation.stage is Stage.SCHEMA and violation.code == "required":
+        more = _required(contract, violation.pointer)
+    elif violation.stage is Stage.COLUMN:
+        column = _column(contract, violation.code)
+        more = () if column is None else (column.from_,)
+    return tuple(dict.fromkeys((*own, *more)))
+
+
+def declared_names(contract: DataContract) -> frozenset[str] | None:
+    """Return the property names that the contract's schema declares anywhere; None when it declares none."""
+    return frozenset(_names(contract.schema_.definition)) or None
+
+
+def _rule(contract: DataContract, code: str) -> Rule | None:
+    return next((rule for rule in contract.rules if rule.id == code), None)
+
+
+def _column(contract: DataContract, name: str) -> Column | None:
+    return next((column for column in contract.columns if column.name == name), None)
+
+
+def _rule_clause(rule: Rule) -> Clause:
+    fields = rule.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    fields.pop("description", None)
+    ordered = {"id": rule.id, "kind": rule.kind, **fields}
+    return Clause(f"rule {rule.id}", _lines(ordered), rule.description)
+
+
+def _schema_clause(contract: DataContract, violation: Violation) -> Clause | None:
+    if not isinstance(contract.schema_, JsonSchema):
+        return None
+    pointer = violation.pointer
+    schema = _subschema(contract.schema_.definition, pointer)
+    if schema is None or (violation.code == "required" and "required" not in schema):
+        pointer = pointer.rpartition("/")[0]
+        schema = _subschema(contract.schema_.definition, pointer)
+    if schema is None:
+        return None
+    # The broken keyword first, then the plain ones beside it; nested schemas have clauses of their own.
+    plain = {
+        name: value
+        for name, value in schema.items()
+        if not isinstance(value, dict) and name not in {"$schema", "$id"}
+    }
+    shown = {violation.code: schema[violation.code]} if violation.code in schema else {}
+    description = schema.get("description")
+    lines = _lines({**shown, **{name: value for name, value in plain.items() if name != "description"}})
+    return Clause(
+        f"schema of {pointer or 'the record'}", lines, description if isinstance(description, str) else None
+    )
+
+
+def _required(contract: DataContract, pointer: str) -> tuple[str, ...]:
+    schema = _subschema(contract.schema_.definition, pointer)
+    names = schema.get("required") if schema is not None else None
+    if not isinstance(names, list):
+        return ()
+    return tuple(f"{pointer}/{_escaped(name)}" for name in names if isinstance(name, str))
+
+
+def _subschema(definition: Any, pointer: str) -> Mapping[str, Any] | None:
+    """Follow a record's pointer through `properties`, `items` and local references of a JSON Schema."""
+    schema = _resolved(definition, definition)
+    for step in pointer.split("/")[1:]:
+        if schema is None:
+            return None
+        name = step.replace("~1", "/").replace("~0", "~")
+        properties = schema.get("properties")
+        if isinstance(properties, dict) and name in properties:
+            schema = _resolved(definition, properties[name])
+        elif "items" in schema and (name == "*" or name.isdigit()):
+            schema = _resolved(definition, schema["items"])
+        elif "additionalProperties" in schema:
+            schema = _resolved(definition, schema["additionalProperties"])
+        else:
+            return None
+    return schema
+
+
+def _resolved(definition: Any, schema: Any) -> Mapping[str, Any] | None:
+    for _ in range(16):  # a chain of references may be a circle
+        if not isinstance(schema, dict):
+            return None
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        schema = definition
+        for step in reference[2:].split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            schema = schema.get(name) if isinstance(schema, dict) else None
+    return None
+
+
+def _names(definition: Any) -> Iterator[str]:
+    """Walk a JSON Schema or an Avro schema for the names of properties and fields."""
+    waiting = [definition]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            properties = part.get("properties")
+            if isinstance(properties, dict):
+                yield from properties
+            fields = part.get("fields")
+            if isinstance(fields, list):
+                yield from (
+                    str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field
+                )
+            waiting += part.values()
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _lines(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _written(value)) for name, value in fields.items())
+
+
+def _written(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"

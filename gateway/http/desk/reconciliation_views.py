@@ -1,0 +1,132 @@
+"""What the page of a stream shows of its reconciliations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from contracts.stream.reconciliation import (
+    Answer,
+    Findings,
+    NamedRecords,
+    ReconciliationRequest,
+    StreamReconciliation,
+)
+from gateway.streams.reconciliations import SeenReconciliations
+
+_KINDS = {
+    "in_no_output": "In no output",
+    "written_twice": "Written twice",
+    "quarantined_twice": "Quarantined twice",
+    "written_and_quarantined": "Written and quarantined",
+    "written_but_not_covered": "Written, but no batch of the ledger has them",
+}
+_STATES = {Answer.HOLDS: "clear", Answer.UNPROVEN: "silent", Answer.LOST: "stopped"}
+MOST_PLACES = 20
+MOST_EARLIER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Records that have no fate or two: what is wrong, how many there are, and the first of them."""
+
+    kind: str
+    records: int
+    places: tuple[str, ...]
+
+    @property
+    def left_out(self) -> int:
+        """Number of records that are not named."""
+        return self.records - len(self.places)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """The offsets of one partition that were looked at: from `first` to before `end`."""
+
+    partition: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One that is over. `state` is a CSS class, `sentence` what it says; `findings` is None when it failed."""
+
+    asked: ReconciliationRequest
+    at: datetime
+    state: str
+    sentence: str
+    findings: Findings | None
+    faults: tuple[Fault, ...] = ()
+    looked_at: tuple[LookedAt, ...] = ()
+
+    @property
+    def batch(self) -> str:
+        """Where the ledger stood, as pages name a batch."""
+        return f"{self.findings.epoch}/{self.findings.n}" if self.findings else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationView:
+    """The reconciliations of a stream: the open one, the last one that is over, and those before."""
+
+    may_ask: bool
+    open: ReconciliationRequest | None
+    is_taken: bool
+    last: Outcome | None
+    earlier: tuple[Outcome, ...]
+
+    @classmethod
+    def of(cls, seen: SeenReconciliations | None, *, may_ask: bool) -> Self | None:
+        """Make the view; None for a stream that no one can ask about."""
+        if seen is None:
+            return None
+        over = [found for each in seen.found if (found := _outcome(each)) is not None]
+        return cls(
+            may_ask=may_ask,
+            open=seen.open,
+            is_taken=seen.is_taken,
+            last=over[0] if over else None,
+            earlier=tuple(over[1 : MOST_EARLIER + 1]),
+        )
+
+
+def _outcome(one: StreamReconciliation) -> Outcome | None:
+    result = one.result
+    if result is None:
+        return None
+    found = result.findings
+    if found is None:
+        return Outcome(one.asked, result.at, "silent", f"It could not be told: {result.failure}", None)
+    return Outcome(
+        one.asked,
+        result.at,
+        _STATES[found.answer],
+        _sentence(found),
+        found,
+        tuple(_fault(kind, records) for kind, records in found.records if records is not None),
+        tuple(LookedAt(p, first, found.end[p]) for p, first in sorted(found.begin.items()) if p in found.end),
+    )
+
+
+def _sentence(found: Findings) -> str:
+    if found.answer is Answer.HOLDS:
+        return found.verdict.capitalize()
+    if found.answer is Answer.UNPROVEN:
+        return "It cannot be proven that every offset has one fate"
+    faults = []
+    if found.lost:
+        faults.append(f"{_records(found.lost)} lost")
+    if found.twice:
+        faults.append(f"{_records(found.twice)} there twice")
+    return " and ".join(faults).capitalize() if faults else "Outputs and ledger do not agree"
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count:,} records are".replace(",", "\u2009")
+
+
+def _fault(kind: str, records: NamedRecords) -> Fault:
+    return Fault(_KINDS[kind], records.count, records.first[:MOST_PLACES])

@@ -1,0 +1,309 @@
+"""What the page of one refused record shows, and the rows of the list that leads to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Self
+
+from contracts.document.model import DataContract, JsonSchema
+from contracts.explain.account import Teller, Told
+from contracts.explain.words import plain_sentence
+from contracts.formats.framing import schema_header
+from contracts.judge.plan import EnforcementPlan
+from contracts.privacy.visibility import BODY, HEADERS, KEY, Sight, sight_of
+from contracts.stream.evidence import (
+    CONTRACT_HEADER,
+    LEDGER_HEADER,
+    RULES_HEADER,
+    SOURCE_HEADER,
+    VIOLATIONS_HEADER,
+)
+from contracts.verdict import Severity, Violation
+from gateway.http.desk.avro_view import decoded_json
+from gateway.http.desk.clauses import Clause, clause_of, declared_names
+from gateway.http.desk.hexdump import Row, hex_rows
+from gateway.http.desk.layout import Line, Mask, lay_out
+from gateway.http.desk.marking import Marking, mark_record
+from gateway.http.desk.visible import visible_runs, visible_text
+from gateway.streams.quarantine import Latest, QuarantinedRecord
+
+LONGEST_KEY_BYTES = 200
+LONGEST_HEADER_BYTES = 400
+_OWN_HEADERS = frozenset(
+    {
+        *(
+            SOURCE_HEADER,
+            LEDGER_HEADER,
+            CONTRACT_HEADER,
+            RULES_HEADER,
+            VIOLATIONS_HEADER,
+            "tidegate.timestamp",
+        ),
+        *(f"__dlq.errors.{name}" for name in ("topic", "partition", "offset", "message")),
+    }
+)
+"""Headers that Tidegate writes itself, the last of each name: they hold no value of the record."""
+_SUMMED_UP = frozenset({VIOLATIONS_HEADER})
+"""Headers that the page already shows as sentences."""
+
+
+class View(StrEnum):
+    """The ways to look at a record's bytes."""
+
+    FORMATTED = "formatted"
+    HEX = "hex"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One violation in the reader's words; `number` counts from 1 as in the marks."""
+
+    number: int
+    told: Told
+    clause: Clause | None
+    is_marked: bool
+
+    @property
+    def violation(self) -> Violation:
+        """What the judge said."""
+        return self.told.violation
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A part of a record that its page hides, and how it may be asked for; `name` is the class of a field."""
+
+    part: str
+    label: str
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named value shown as runs of (text, is_code), or hidden."""
+
+    name: str
+    runs: tuple[tuple[str, bool], ...]
+    is_hidden: bool = False
+    left_out_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """One record's page."""
+
+    record: QuarantinedRecord
+    contract: DataContract | None
+    contract_name: str
+    stream: str
+    reasons: tuple[Reason, ...]
+    left_out: int
+    size: int | None
+    key: Field
+    headers: tuple[Field, ...]
+    view: View
+    is_decoded: bool
+    lines: tuple[Line, ...]
+    hex_rows: tuple[Row, ...]
+    is_hex_cut: bool
+    hidden: tuple[Hidden, ...]
+    revealed: tuple[Hidden, ...]
+    may_reveal: bool
+
+    @property
+    def hides(self) -> bool:
+        """Whether anything of the value is hidden."""
+        return any(each.part not in {KEY, HEADERS} for each in self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """One record in the list of the latest; `others` counts its further violations."""
+
+    address: str
+    source: str
+    timestamp: datetime | None
+    reason: Told | None
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Who looks at records of one contract: what they see, what they asked to see, and whether they may ask for more.
+
+    `contract` is None when the registry does not know it, `plan` and `teller` also when it does not compile any more.
+    """
+
+    contract: DataContract | None
+    sight: Sight
+    plan: EnforcementPlan | None = None
+    teller: Teller | None = None
+    may_reveal: bool = False
+
+    @classmethod
+    def through(
+        cls,
+        contract: DataContract | None,
+        plan: EnforcementPlan | None,
+        revealed: frozenset[str] = frozenset(),
+        *,
+        may_reveal: bool = False,
+    ) -> Self:
+        """Look through a contract, and its plan if it has one."""
+        if contract is None:
+            return cls(None, Sight(None, revealed=revealed), may_reveal=may_reveal)
+        sight = sight_of(contract, declared_names(contract) or frozenset(), revealed)
+        return cls(contract, sight, plan, None if plan is None else Teller(plan, sight), may_reveal)
+
+    def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Told, ...]:
+        """Return what is wrong with a record."""
+        if self.teller is None:
+            return tuple(Told(violation, plain_sentence(violation)) for violation in violations)
+        return self.teller.tell(record.value, violations, schema_header(record.headers))
+
+    @property
+    def knows_writers(self) -> bool:
+        """Whether it is known with which schemas records may have been written."""
+        is_framed = self.contract is not None and self.contract.framing != "none"
+        return not is_framed or (self.plan is not None and self.plan.writers is not None)
+
+
+FindContract = Callable[[str], Looking]
+"""Finds the contract that a record names as `id@version`."""
+
+
+def record_rows(latest: Latest, rule: str | None, find: FindContract) -> tuple[RecordRow, ...]:
+    """Return the rows of a list, each with the violation of `rule`, or with its worst one."""
+    return tuple(_record_row(record, rule, find) for record in latest.records)
+
+
+def record_address(record: QuarantinedRecord) -> str:
+    """Return the address of a record's page."""
+    return f"/desk/records/{record.pointer}"
+
+
+def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> RecordView:
+    """Return a record's page. Without its contract nothing of the record itself is shown."""
+    evidence, contract, sight = record.evidence, looking.contract, looking.sight
+    violations = evidence.violations
+    shown = _shown(record, violations, looking)
+    marked = {number for mark in shown.marking.marks for number in mark.violations}
+    rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
+    told = looking.tell(record, violations)
+    own = _own_headers(record)
+    return RecordView(
+        record=record,
+        contract=contract,
+        contract_name=evidence.contract,
+        stream=evidence.contract.rpartition("@")[0],
+        reasons=tuple(
+            Reason(number, each, clause_of(contract, each.violation) if contract else None, number in marked)
+            for number, each in enumerate(told, 1)
+        ),
+        left_out=evidence.left_out,
+        size=None if record.value is None else len(record.value),
+        key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=sight.shows(KEY)),
+        headers=tuple(
+            _field(name, value, LONGEST_HEADER_BYTES, may_show=sight.shows(HEADERS) or index in own)
+            for index, (name, value) in enumerate(record.headers)
+            if index not in own or name not in _SUMMED_UP
+        ),
+        view=view,
+        is_decoded=shown.is_decoded,
+        lines=tuple(_lines(shown)) if view is View.FORMATTED and record.value is not None else (),
+        hex_rows=tuple(rows) if view is View.HEX else (),
+        is_hex_cut=is_cut,
+        hidden=tuple(_hidden(part, sight) for part in sorted(_hidden_parts(record, shown, sight))),
+        revealed=tuple(_hidden(part, sight) for part in sorted(sight.revealed)),
+        may_reveal=looking.may_reveal,
+    )
+
+
+def _hidden_parts(record: QuarantinedRecord, shown: _Shown, sight: Sight) -> set[str]:
+    parts = {*shown.marking.hidden, *shown.raw_marking.hidden}
+    if record.key is not None and not sight.shows(KEY):
+        parts.add(KEY)
+    own = _own_headers(record)
+    is_foreign = [value is not None and index not in own for index, (_, value) in enumerate(record.headers)]
+    if any(is_foreign) and not sight.shows(HEADERS):
+        parts.add(HEADERS)
+    return parts
+
+
+def _own_headers(record: QuarantinedRecord) -> frozenset[int]:
+    """Return the positions of the headers that Tidegate has written."""
+    last = {name: index for index, (name, _) in enumerate(record.headers) if name in _OWN_HEADERS}
+    return frozenset(last.values())
+
+
+_LABELS = {
+    KEY: "the record's key",
+    HEADERS: "the producer's headers",
+    BODY: "the whole value, with what the contract does not declare or cannot read",
+}
+
+
+def _hidden(part: str, sight: Sight) -> Hidden:
+    fields = sight.classes.by_pointer if sight.classes is not None else {}
+    return Hidden(part, _LABELS.get(part, part), fields.get(part))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The text to lay out and the bytes to dump, with marks and masks of each."""
+
+    text: bytes
+    marking: Marking
+    raw: bytes
+    raw_marking: Marking
+    is_decoded: bool
+
+
+def _shown(record: QuarantinedRecord, violations: Sequence[Violation], looking: Looking) -> _Shown:
+    raw = record.value or b""
+    contract, sight = looking.contract, looking.sight
+    if contract is None or isinstance(contract.schema_, JsonSchema):
+        marking = mark_record(raw, violations, contract, sight)
+        return _Shown(raw, marking, raw, marking, is_decoded=False)
+    # Avro's bytes have no places that a reader could follow: marks are set in the decoded value. Where fields
+    # are classified the bytes stay hidden, because nothing tells which of them are whose.
+    is_hidden = bool(raw) and not sight.shows(BODY)
+    hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
+    parts = frozenset({BODY}) if is_hidden else frozenset()
+    raw_marking = Marking((), hidden, is_fully_read=True, hidden=parts)
+    text = decoded_json(raw, contract, looking.plan, schema_header(record.headers))
+    if text is None or (is_hidden and not looking.knows_writers):
+        marking = Marking((), hidden, is_fully_read=False, hidden=parts)
+        return _Shown(raw, marking, raw, raw_marking, is_decoded=False)
+    return _Shown(text, mark_record(text, violations, contract, sight), raw, raw_marking, is_decoded=True)
+
+
+def _lines(shown: _Shown) -> list[Line]:
+    return lay_out(shown.text, shown.marking.marks, shown.marking.masks)
+
+
+def _field(name: str, value: bytes | None, longest: int, *, may_show: bool) -> Field:
+    title = visible_text(name.encode("utf-8", "surrogateescape")[:longest])
+    if value is None:
+        return Field(title, (("null", True),))
+    if not may_show:
+        return Field(title, (), is_hidden=True)
+    return Field(title, tuple(visible_runs(value[:longest])), left_out_bytes=max(0, len(value) - longest))
+
+
+def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract) -> RecordRow:
+    evidence = record.evidence
+    ranked = sorted(
+        evidence.violations, key=lambda one: (one.code != rule, one.severity is not Severity.ERROR)
+    )  # stable: the judge's order stands within
+    told = find(evidence.contract).tell(record, ranked[:1])
+    return RecordRow(
+        address=record_address(record),
+        source=str(evidence.source),
+        timestamp=record.timestamp,
+        reason=told[0] if told else None,
+        others=max(0, len(ranked) - 1) + evidence.left_out,
+    )

@@ -1,0 +1,92 @@
+"""Writes pages: templates with autoescape, fingerprinted assets, and the headers that keep a page to itself."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from itertools import groupby
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.http.desk import wording
+from gateway.http.desk.layout import Mark, Piece
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",  # pages show parts of refused records
+}
+ASSETS = ("desk.css", "desk.js", "icon.svg")
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A static file; its address holds the digest of its content, so that it can be kept for ever."""
+
+    content: bytes
+    media_type: str
+    address: str
+
+
+@cache
+def asset(name: str) -> Asset:
+    """Read one of ASSETS."""
+    content = resources.files("gateway.http.desk").joinpath("static", name).read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Asset(content, media_type, f"/desk/static/{digest}/{name}")
+
+
+def asset_response(found: Asset) -> Response:
+    """Answer with a static file."""
+    headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+    return Response(found.content, media_type=found.media_type, headers=headers)
+
+
+def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
+    """Write a page; every value is escaped where it is set."""
+    text = _templates().get_template(template).render(now=datetime.now(UTC), **values)
+    return HTMLResponse(text, status_code=status_code, headers=PAGE_HEADERS)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gateway.http.desk"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        grouped=wording.grouped,
+        rate=wording.rate,
+        percent=wording.percent,
+        byte_size=wording.byte_size,
+        exact=wording.exact,
+        machine=wording.machine,
+        length_of=wording.length_of,
+        sentence=wording.sentence,
+        groupby_mark=_groupby_mark,
+    )
+    environment.globals.update(ago=wording.ago, asset=asset)
+    return environment
+
+
+def _groupby_mark(pieces: Iterable[Piece]) -> list[tuple[Mark | None, list[Piece]]]:
+    """Join neighbouring pieces of one mark, so that it is one element on the page."""
+    return [(mark, list(group)) for mark, group in groupby(pieces, key=lambda piece: piece.mark)]

@@ -1,0 +1,85 @@
+"""How the desk writes numbers, shares, sizes and times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from contracts.explain.account import Told
+
+THIN_SPACE = "\u2009"
+ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
+
+
+def grouped(number: int) -> str:
+    """Write an integer with thin-space thousands."""
+    return f"{number:,}".replace(",", THIN_SPACE)
+
+
+def rate(per_second: float | None) -> str:
+    """Write records a second: one decimal below ten, integers above; an en dash for None."""
+    if per_second is None:
+        return ABSENT
+    if 0 < per_second < 10:
+        return f"{per_second:.1f}"
+    return grouped(round(per_second))
+
+
+def percent(share: float | None) -> str:
+    """Write a share of one in percent, two significant digits below ten; an en dash for None."""
+    if share is None:
+        return ABSENT
+    value = share * 100
+    if value == 0:
+        return "0"
+    if value < 0.01:
+        return f"<{THIN_SPACE}0.01"
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 99.95 else "100"
+
+
+def byte_size(count: int) -> str:
+    """Write a number of bytes with a unit."""
+    for unit, size in (("MB", 1_000_000), ("KB", 1_000)):
+        if count >= size:
+            return f"{count / size:.1f}{THIN_SPACE}{unit}"
+    return f"{count}{THIN_SPACE}B"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Write how long ago a moment was, in its largest unit. The page's script writes the same words."""
+    seconds = int((now - moment).total_seconds())
+    if seconds < 5:
+        return "now" if seconds > -60 else "in the future"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if seconds >= size:
+            return f"{grouped(seconds // size)}{THIN_SPACE}{unit} ago"
+    raise AssertionError("unreachable: five seconds or more have a unit")
+
+
+def exact(moment: datetime) -> str:
+    """Write a moment exactly, in UTC."""
+    utc = moment.astimezone(UTC)
+    milliseconds = f".{utc.microsecond // 1000:03d}" if utc.microsecond else ""
+    return f"{utc:%Y-%m-%d %H:%M:%S}{milliseconds} UTC"
+
+
+def machine(moment: datetime) -> str:
+    """Write a moment for the `datetime` attribute and in addresses (RFC 3339)."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def length_of(span: timedelta) -> str:
+    """Write a length of time in its largest whole unit: 90 s, 5 min, 24 h, 7 d."""
+    seconds = int(span.total_seconds())
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds % size == 0 and (seconds >= 2 * size or seconds == size):
+            return f"{seconds // size}{THIN_SPACE}{unit}"
+    return f"{seconds}{THIN_SPACE}s"
+
+
+_OURS = ("the ", "an ", "required ", "column ")
+
+
+def sentence(told: Told) -> str:
+    """Write what is wrong as a sentence of its own; one that begins with a field's name keeps its case."""
+    text = told.sentence
+    return text[:1].upper() + text[1:] if text.startswith(_OURS) else text

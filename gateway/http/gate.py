@@ -1,0 +1,109 @@
+"""Where a request is let through or turned away: after it is known who asks, and which operation it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from contracts.errors import NotFoundError
+from gateway.access.errors import Forbidden
+from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
+from gateway.access.rules import Reach, Rule, rule_of
+from gateway.http.dependencies import get_factory
+from gateway.storage.database import Database
+
+
+class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject is to who asks
+    """A subject that the principal may not see: it answers as one that does not exist. `subject` is its name."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"no subject {subject} is registered")
+        self.subject = subject
+
+
+def principal_of(request: Request) -> Principal:
+    """Say who asks: what the guard found out at the door."""
+    return cast("Principal", request.state.principal)
+
+
+PrincipalDep = Annotated[Principal, Depends(principal_of)]
+
+
+def authorise(request: Request, role: Role, subject: str) -> Principal:
+    """Let a principal do with a subject what needs `role`; returns the principal.
+
+    Raises SubjectHidden when they may not see the subject, Forbidden when they see it and their role is too low.
+    """
+    principal = principal_of(request)
+    if principal.may(role, subject):
+        return principal
+    if role is Role.VIEWER or not principal.sees(subject):
+        raise SubjectHidden(subject)
+    raise forbidden(principal, role, f"of the subject {subject}")
+
+
+async def permit(request: Request) -> None:
+    """Let a request of the native face or the desk through to its handler: a dependency of every route.
+
+    Raises Forbidden, and NotFoundError for a contract or stream that does not exist or is hidden: in the same words,
+    at the same point, before anything else of the request is looked at. With access control off nothing is asked.
+    """
+    principal = principal_of(request)
+    if principal is ANONYMOUS:
+        return
+    template = request.scope["route"].path
+    rule = rule_of(request.method, template)
+    if rule is None:
+        raise Forbidden(f"nobody decided who may {request.method} {template}, so nobody may")
+    await permit_rule(request, principal, rule, request.path_params)
+
+
+async def permit_rule(
+    request: Request, principal: Principal, rule: Rule, parameters: Mapping[str, str]
+) -> None:
+    """Let a principal do what a rule describes, with these parameters of the path. Raises as `permit` does."""
+    match rule.reach:
+        case Reach.NOBODY_ASKED:
+            return
+        case Reach.SUBJECT:
+            authorise(request, rule.role, parameters["subject"])
+        case Reach.CONTRACT:
+            contract_id = parameters["contract_id"]
+            found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, contract_id)
+            _permit_found(request, rule.role, found, f"no contract is published under the id {contract_id}")
+        case Reach.STREAM:
+            stream = parameters["stream"]
+            found = await run_in_threadpool(_subject_of_contract, get_factory(request).database, stream)
+            _permit_found(request, rule.role, found, f"no batch of a stream {stream} was reported")
+        case _:
+            _permit_by_role(principal, rule, parameters)
+
+
+def _permit_by_role(principal: Principal, rule: Rule, parameters: Mapping[str, str]) -> None:
+    match rule.reach:
+        case Reach.EVERYWHERE:
+            is_permitted, of_what = principal.may_everywhere(rule.role), "of every subject"
+        case Reach.NEW_SUBJECT:
+            subject = parameters["subject"]
+            is_permitted, of_what = principal.may(rule.role, subject), f"of the subject {subject}"
+        case _:
+            is_permitted, of_what = principal.may_somewhere(rule.role), "of some subjects"
+    if not is_permitted:
+        raise forbidden(principal, rule.role, of_what)
+
+
+def _permit_found(request: Request, role: Role, subject: str | None, unknown: str) -> None:
+    if subject is None:
+        raise NotFoundError(unknown)
+    try:
+        authorise(request, role, subject)
+    except SubjectHidden as error:
+        raise NotFoundError(unknown) from error
+
+
+def _subject_of_contract(database: Database, contract_id: str) -> str | None:
+    topic = database.read(lambda stores: stores.contracts.topic_of(contract_id))
+    return None if topic is None else subject_of(topic)

@@ -1,0 +1,413 @@
+"""The answers of the native API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.document.model import Status
+from contracts.explain.account import Told
+from contracts.stream.report import BatchReport
+from contracts.verdict import Severity, Stage
+from gateway.http.models.examples import REPORT
+from gateway.http.models.problems import ProblemPlace
+from gateway.registry.judging import Judgement
+from gateway.registry.publication import ContractPage, Publication
+from gateway.storage.sql import ContractVersion
+from gateway.streams.conditions import Condition
+from gateway.streams.reports import RefusalBucket, StreamSummary
+
+Readers = Mapping[int, tuple[str, ...]]
+
+_VERSION: dict[str, Any] = {
+    "registry_id": 3,
+    "number": 2,
+    "version": "1.2.0",
+    "status": "active",
+    "domain": "hospital",
+    "fingerprint": "3f5a0d6c1b0e4b8f9f6e2a7c5d4b3a291817161514131211100f0e0d0c0b0a09",
+    "published_at": "2026-07-01T12:00:00Z",
+    "note": None,
+}
+_VIOLATION: dict[str, Any] = {
+    "stage": "rule",
+    "code": "age-is-known",
+    "pointer": "/age",
+    "severity": "error",
+    "message": "age holds a value that the contract forbids",
+    "sentence": "age is 999, a placeholder value",
+    "description": None,
+    "passes": "any value but 999",
+}
+_WARNING: dict[str, Any] = {
+    "pointer": "/schema/definition/properties/age/minimun",
+    "message": "unknown keyword `minimun` refuses nothing; did you mean `minimum`?",
+    "line": 12,
+    "column": 9,
+}
+_TOTALS: dict[str, Any] = {
+    "batches": 1,
+    "records": 1000,
+    "written": 970,
+    "warned": 4,
+    "alerted": 0,
+    "quarantined": 29,
+    "dropped": 1,
+    "refused_share": 0.03,
+}
+_CONDITION: dict[str, Any] = {
+    "condition": "paused",
+    "reason": "the ward's clock is wrong",
+    "by": "key:3f9c2a71b0de",
+    "at": "2026-07-01T12:00:05Z",
+}
+_STREAM: dict[str, Any] = {
+    "stream": "hospital.admissions",
+    "topic": "hospital.admissions",
+    "quarantine_topic": "hospital.admissions.quarantine",
+    "sink": "iceberg:lake.hospital.admissions",
+    "contract": "hospital.admissions@1.2.0",
+    "fingerprint": _VERSION["fingerprint"],
+    "epoch": 1,
+    "n": 1,
+    "first_started_at": "2026-07-01T12:00:00Z",
+    "started_at": "2026-07-01T12:00:00Z",
+    "last_committed_at": "2026-07-01T12:00:02Z",
+    "records_per_second_last_minute": 16.7,
+    "records_per_second_since_start": 500.0,
+    "lag_records": 0,
+    "condition": _CONDITION,
+    "totals": _TOTALS,
+    "sparkline": [{"start": "2026-07-01T11:32:03Z", "records": 1000, "refused": 30}],
+}
+_SLICE: dict[str, Any] = {
+    "start": "2026-07-01T12:00:00Z",
+    "end": "2026-07-01T12:30:00Z",
+    "counts": [{"stage": "rule", "code": "age-is-known", "records": 30}],
+}
+_CONTRACT: dict[str, Any] = {"id": "hospital.admissions", "topic": "hospital.admissions"}
+
+
+def _example(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(frozen=True, from_attributes=True, json_schema_extra={"example": example})
+
+
+class VersionInfo(BaseModel):
+    """One published version, without its document."""
+
+    model_config = _example(_VERSION)
+
+    registry_id: int = Field(description="Global number of the version; grows, and is never given twice.")
+    number: int = Field(description="Number of the version within its contract, from 1.")
+    version: str = Field(description="Semantic version.")
+    status: Status
+    domain: str | None
+    fingerprint: str = Field(description="SHA-256 of the canonical document: equal for equal contracts.")
+    published_at: datetime
+    note: str | None = Field(
+        default=None,
+        description="What of the version is not enforced and why, and what clients read differently.",
+    )
+    read_by: tuple[str, ...] | None = Field(
+        default=None, description="Of a deprecated version: the consumers that still read it."
+    )
+
+    @classmethod
+    def with_readers(cls, version: ContractVersion, readers: Readers) -> VersionInfo:
+        """Show a stored version and, of a deprecated one, who still reads it: ids by registry id."""
+        info = VersionInfo.model_validate(version)
+        return info.model_copy(update={"read_by": readers.get(version.registry_id)})
+
+
+class StatusRequest(BaseModel):
+    """The status that a version is to have."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "deprecated"}})
+
+    status: Status
+
+
+class ContractName(BaseModel):
+    """A contract's id, and the topic that it governs."""
+
+    id: str
+    topic: str
+
+
+class PublishedContract(VersionInfo, ContractName):
+    """A published version and its contract."""
+
+    model_config = _example(_CONTRACT | _VERSION)
+
+    @classmethod
+    def of(cls, version: ContractVersion, readers: Readers) -> Self:
+        """Show a stored version."""
+        info = cls.with_readers(version, readers).model_dump()
+        return cls(id=version.contract_id, topic=version.topic, **info)
+
+
+class PublicationReceipt(PublishedContract):
+    """A version that is kept now, and what may be a mistake in its document."""
+
+    model_config = _example(_CONTRACT | _VERSION | {"warnings": [_WARNING]})
+
+    warnings: tuple[ProblemPlace, ...] = Field(
+        default=(),
+        description="Names that the contract uses and nothing declares: the version is kept all the same.",
+    )
+
+    @classmethod
+    def of_publication(cls, publication: Publication, readers: Readers) -> Self:
+        """Show what a publication kept."""
+        warnings = tuple(map(ProblemPlace.of, publication.warnings))
+        return cls.of(publication.version, readers).model_copy(update={"warnings": warnings})
+
+
+class ContractList(BaseModel):
+    """A part of the list of contracts."""
+
+    model_config = _example({"contracts": [_CONTRACT | _VERSION], "total": 1, "offset": 0, "limit": 100})
+
+    contracts: tuple[PublishedContract, ...]
+    total: int = Field(description="Contracts that match, on all pages.")
+    offset: int
+    limit: int
+
+    @classmethod
+    def of(cls, page: ContractPage, readers: Readers, offset: int, limit: int) -> Self:
+        """Show a page."""
+        contracts = tuple(PublishedContract.of(version, readers) for version in page.contracts)
+        return cls(contracts=contracts, total=page.total, offset=offset, limit=limit)
+
+
+class ContractDetail(ContractName):
+    """A contract and its versions, highest first."""
+
+    model_config = _example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
+
+    subject: str = Field(description="Name of the contract among schema registry subjects.")
+    versions: tuple[VersionInfo, ...]
+
+    @classmethod
+    def of(cls, versions: tuple[ContractVersion, ...], readers: Readers) -> Self:
+        """Show all versions of one contract; there is at least one."""
+        return cls(
+            id=versions[0].contract_id,
+            topic=versions[0].topic,
+            subject=f"{versions[0].topic}-value",
+            versions=tuple(VersionInfo.with_readers(version, readers) for version in versions),
+        )
+
+
+class ViolationInfo(BaseModel):
+    """One way in which a record breaks the contract."""
+
+    model_config = _example(_VIOLATION)
+
+    stage: Stage
+    code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")
+    pointer: str = Field(description="JSON Pointer of the offending place in the record.")
+    severity: Severity
+    message: str = Field(description="A sentence without any value of the record.")
+    sentence: str = Field(description="The same with values, but for those of classified fields.")
+    description: str | None = Field(default=None, description="Why the rule exists, in its author's words.")
+    passes: str | None = Field(
+        default=None, description="What would have passed; null when nothing short says it."
+    )
+
+    @classmethod
+    def of(cls, told: Told) -> Self:
+        """Show a violation as it is told."""
+        one = told.violation
+        return cls(
+            stage=one.stage,
+            code=one.code,
+            pointer=one.pointer,
+            severity=one.severity,
+            message=one.message,
+            sentence=told.sentence,
+            description=told.description,
+            passes=told.passes,
+        )
+
+
+class VerdictInfo(BaseModel):
+    """The verdict on one record."""
+
+    disposition: str = Field(
+        description="accepted, warned, alerted, dropped, quarantined or failed.", examples=["quarantined"]
+    )
+    violations: tuple[ViolationInfo, ...]
+
+
+class JudgementInfo(BaseModel):
+    """The verdicts on the posted records, in their order."""
+
+    model_config = _example(
+        {
+            "contract": "hospital.admissions@1.2.0",
+            "fingerprint": _VERSION["fingerprint"],
+            "counts": {"accepted": 1, "quarantined": 1},
+            "verdicts": [
+                {"disposition": "accepted", "violations": []},
+                {"disposition": "quarantined", "violations": [_VIOLATION]},
+            ],
+        }
+    )
+
+    contract: str = Field(description="id@version that judged.", examples=["hospital.admissions@1.2.0"])
+    fingerprint: str
+    counts: dict[str, int] = Field(
+        description="Records by disposition.", examples=[{"accepted": 1, "quarantined": 2}]
+    )
+    verdicts: tuple[VerdictInfo, ...]
+
+    @classmethod
+    def of(cls, judgement: Judgement) -> Self:
+        """Show a judgement."""
+        verdicts = tuple(
+            VerdictInfo(
+                disposition=verdict.disposition.name.lower(),
+                violations=tuple(ViolationInfo.of(each) for each in told),
+            )
+            for verdict, told in zip(judgement.verdicts, judgement.told, strict=True)
+        )
+        counts: dict[str, int] = {}
+        for verdict in verdicts:
+            counts[verdict.disposition] = counts.get(verdict.disposition, 0) + 1
+        version = judgement.version
+        return cls(
+            contract=f"{version.contract_id}@{version.version}",
+            fingerprint=version.fingerprint,
+            counts=counts,
+            verdicts=verdicts,
+        )
+
+
+class ReportReceipt(BaseModel):
+    """Which batch was kept."""
+
+    model_config = _example({"stream": "hospital.admissions", "epoch": 1, "n": 1})
+
+    stream: str
+    epoch: int
+    n: int
+
+
+class TotalsInfo(BaseModel):
+    """Counts since the stream's first batch."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    batches: int
+    records: int = Field(description="written + quarantined + dropped")
+    written: int
+    warned: int = Field(description="Part of written.")
+    alerted: int = Field(description="Part of written.")
+    quarantined: int
+    dropped: int
+    refused_share: float = Field(description="(quarantined + dropped) / records, from 0 to 1.")
+
+
+class SparkInfo(BaseModel):
+    """Half an hour of a stream."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    start: datetime
+    records: int
+    refused: int
+
+
+class ConditionInfo(BaseModel):
+    """Whether a stream runs."""
+
+    model_config = _example(_CONDITION)
+
+    condition: Condition = Field(
+        description="ended: somebody stopped its job, or everything was read; stopped: it stopped or failed by itself."
+    )
+    reason: str | None = None
+    by: str | None = Field(default=None, description="Of a pause: who made it.")
+    at: datetime | None = None
+
+
+class StreamInfo(BaseModel):
+    """The state of one stream."""
+
+    model_config = _example(_STREAM)
+
+    stream: str
+    topic: str
+    quarantine_topic: str
+    sink: str
+    contract: str = Field(description="id@version of the last batch.")
+    fingerprint: str
+    epoch: int = Field(description="How often a job has claimed the stream.")
+    n: int = Field(description="Number of the last batch.")
+    first_started_at: datetime
+    started_at: datetime = Field(description="Start of the first batch since the job last started.")
+    last_committed_at: datetime
+    records_per_second_last_minute: float
+    records_per_second_since_start: float
+    lag_records: int | None
+    condition: ConditionInfo
+    totals: TotalsInfo
+    sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
+
+    @classmethod
+    def of(cls, summary: StreamSummary) -> Self:
+        """Show a summary."""
+        return cls.model_validate(summary)
+
+
+class StreamList(BaseModel):
+    """Every stream that ever reported a batch."""
+
+    model_config = _example({"streams": [_STREAM]})
+
+    streams: tuple[StreamInfo, ...]
+
+
+class BatchList(BaseModel):
+    """Batch reports, newest first."""
+
+    model_config = _example({"batches": [REPORT]})
+
+    batches: tuple[BatchReport, ...]
+
+
+class RefusalCount(BaseModel):
+    """How many records violated one rule or keyword in one slice of time."""
+
+    stage: Stage
+    code: str
+    records: int
+
+
+class RefusalSlice(BaseModel):
+    """One slice of time."""
+
+    start: datetime
+    end: datetime
+    counts: tuple[RefusalCount, ...]
+
+    @classmethod
+    def of(cls, bucket: RefusalBucket) -> Self:
+        """Show a bucket, most frequent violations first."""
+        counts = (
+            RefusalCount(stage=stage, code=code, records=n) for (stage, code), n in bucket.counts.items()
+        )
+        ordered = tuple(sorted(counts, key=lambda count: (-count.records, count.stage, count.code)))
+        return cls(start=bucket.start, end=bucket.end, counts=ordered)
+
+
+class RefusalList(BaseModel):
+    """Violations of severity error over time, empty slices included."""
+
+    model_config = _example({"buckets": [_SLICE]})
+
+    buckets: tuple[RefusalSlice, ...]

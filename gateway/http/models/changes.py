@@ -1,0 +1,390 @@
+"""What a change breaks and for whom, and who reads a contract's records: the answers of the native API."""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from contracts.document.model import Compatibility, Consumer
+from contracts.document.terms import Identifier, Pointer
+from contracts.inclusion.answer import Counterexample, Outcome
+from gateway.registry.approvals import next_step
+from gateway.registry.changes import Review
+from gateway.registry.consumers import Agreement, KnownConsumer
+from gateway.storage.consumers import Acknowledgement
+from gateway.storage.proposals import Proposal
+
+_CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
+_FINDING: dict[str, Any] = {
+    "severity": "breaking",
+    "code": "schema.minimum-raised",
+    "sentence": "`minimum` of `/age` went from 0 to 18; a record that the old schema accepts breaks it",
+    "pointer": "/schema/definition/properties/age/minimum",
+    "base_pointer": "/schema/definition/properties/age/minimum",
+    "field": "/age",
+    "outcome": "refuted",
+    "direction": "backward",
+    "counterexample": {"text": '{"age":0,"admission_id":""}', "avro_base64": None},
+    "consumers": ["age-report"],
+}
+CHANGE: dict[str, Any] = {
+    "contract": "hospital.admissions",
+    "version": "1.3.0",
+    "candidate": _CANDIDATE,
+    "level": "BACKWARD",
+    "is_publishable": False,
+    "is_breaking": True,
+    "is_new_major": False,
+    "affected": ["age-report"],
+    "unaffected": ["length-of-stay-report"],
+    "acknowledged": [],
+    "unacknowledged": ["age-report"],
+    "needs_break_acknowledged": False,
+    "comparisons": [{"against": "1.2.0", "suggested_version": "2.0.0", "findings": [_FINDING]}],
+}
+_READS: dict[str, Any] = {
+    "team": "capacity planning",
+    "reads": ["/admission_date", "/discharge_date"],
+    "assumes": {"properties": {"age": {"maximum": 130}}},
+}
+_CONSUMER: dict[str, Any] = {
+    "id": "length-of-stay-report",
+    **_READS,
+    "registered_by": "key:3f9c2a71b0de",
+    "registered_at": "2026-07-01T12:00:00Z",
+}
+_AGREEMENT: dict[str, Any] = {"consumer": "age-report", "candidate": _CANDIDATE, "by": "Ada, of the report"}
+_ACKNOWLEDGEMENT: dict[str, Any] = {
+    **_AGREEMENT,
+    "who": "key:3f9c2a71b0de",
+    "at": "2026-07-01T12:00:00Z",
+}
+_PROPOSAL: dict[str, Any] = {
+    "contract": "hospital.admissions",
+    "version": "1.3.0",
+    "base": "df9a40da8f1c2b3a4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f708192a3b4",
+    "candidate": _CANDIDATE,
+    "weakenings": [
+        {
+            "code": "contract.classification-lowered",
+            "sentence": "`/patient_id`: class was pii and is not given any more",
+            "pointer": "/classification",
+            "field": "/patient_id",
+        }
+    ],
+    "proposed_by": "key:3f9c2a71b0de",
+    "proposed_at": "2026-07-01T12:00:00Z",
+    "approved_by": "key:5d1e9c0a7b42",
+    "approved_at": "2026-07-01T12:30:00Z",
+    "next_step": "Have another person than key:3f9c2a71b0de, with the role approver, run `tidegate approve "
+    f"hospital.admissions {_CANDIDATE}`, then make the same request again",
+}
+
+
+def _example(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(frozen=True, json_schema_extra={"example": example})
+
+
+def _request(example: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"example": example})
+
+
+class CounterexampleInfo(BaseModel):
+    """A record that one version lets pass and the other refuses, judged by both."""
+
+    text: str = Field(description="The record as JSON; for Avro, in Avro's JSON encoding.")
+    avro_base64: str | None = Field(description="The Avro binary of the record; null for JSON Schema.")
+
+    @classmethod
+    def of(cls, shown: Counterexample) -> Self:
+        """Show a counterexample."""
+        encoded = None if shown.encoded is None else base64.b64encode(shown.encoded).decode()
+        return cls(text=_utf8(shown.text), avro_base64=encoded)
+
+
+class FindingInfo(BaseModel):
+    """One difference between two versions, whom it touches, and what shows it."""
+
+    model_config = _example(_FINDING)
+
+    severity: FindingSeverity
+    code: str
+    sentence: str
+    pointer: str = Field(description="JSON Pointer into the candidate.")
+    base_pointer: str = Field(description="JSON Pointer into the version before.")
+    field: str = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
+    outcome: Outcome
+    direction: Direction | None
+    counterexample: CounterexampleInfo | None
+    consumers: tuple[str, ...] = Field(description="The consumers that it touches.")
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """Show a finding."""
+        shown = finding.counterexample
+        return cls(
+            severity=finding.severity,
+            code=finding.code,
+            sentence=_utf8(finding.sentence),
+            pointer=_utf8(finding.pointer),
+            base_pointer=_utf8(finding.base_pointer),
+            field=_utf8(finding.field),
+            outcome=finding.outcome,
+            direction=finding.direction,
+            counterexample=None if shown is None else CounterexampleInfo.of(shown),
+            consumers=finding.consumers,
+        )
+
+
+class ComparisonInfo(BaseModel):
+    """The findings against one version, breaking ones first."""
+
+    against: str
+    suggested_version: str = Field(description="The smallest version that the findings allow.")
+    findings: tuple[FindingInfo, ...]
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Self:
+        """Show a comparison."""
+        findings = tuple(FindingInfo.of(finding) for finding in comparison.findings)
+        return cls(
+            against=comparison.against, suggested_version=comparison.suggested_version, findings=findings
+        )
+
+
+class ChangeInfo(BaseModel):
+    """What a candidate breaks of what is enforced, for whom, and who has still to agree."""
+
+    model_config = _example(CHANGE)
+
+    contract: str
+    version: str
+    candidate: str = Field(description="Fingerprint of the candidate; an acknowledgement names it.")
+    level: Compatibility
+    is_publishable: bool = Field(description="Whether it is compatible, agreed to, or a new major version.")
+    is_breaking: bool
+    is_new_major: bool
+    affected: tuple[str, ...] = Field(description="Consumers that a breaking finding touches.")
+    unaffected: tuple[str, ...] = Field(description="The other registered consumers.")
+    acknowledged: tuple[str, ...] = Field(description="Consumers that agreed to this candidate.")
+    unacknowledged: tuple[str, ...] = Field(description="Consumers that have still to agree.")
+    needs_break_acknowledged: bool = Field(
+        description="It breaks, no registered consumer is affected, and nobody has said that it may."
+    )
+    comparisons: tuple[ComparisonInfo, ...] = Field(
+        description="The newest version first; none for a first version."
+    )
+
+    @classmethod
+    def of(cls, review: Review) -> Self:
+        """Show a review."""
+        return cls(
+            contract=review.contract_id,
+            version=review.version,
+            candidate=review.candidate,
+            level=review.level,
+            is_publishable=review.is_publishable,
+            is_breaking=bool(review.breaking),
+            is_new_major=review.is_new_major,
+            affected=review.affected,
+            unaffected=review.unaffected,
+            acknowledged=review.acknowledged,
+            unacknowledged=review.missing,
+            needs_break_acknowledged=review.needs_break_acknowledged,
+            comparisons=tuple(ComparisonInfo.of(comparison) for comparison in review.comparisons),
+        )
+
+
+class ConsumerRequest(BaseModel):
+    """Who answers for a consumer, what it reads, and what it takes for granted."""
+
+    model_config = _request(_READS)
+
+    team: str | None = Field(default=None, description="Who answers for the consumer.")
+    reads: tuple[Pointer, ...] = Field(
+        default=(), description="Fields that it reads, as JSON Pointers; without any, it may read all."
+    )
+    assumes: dict[str, Any] | bool | None = Field(
+        default=None, description="A JSON Schema of what it takes for granted of every record."
+    )
+
+    def consumer(self, consumer_id: str) -> Consumer:
+        """Return the consumer of this id."""
+        return Consumer(id=consumer_id, team=self.team, reads=self.reads, assumes=self.assumes)
+
+
+class ConsumerInfo(BaseModel):
+    """A consumer of a contract."""
+
+    model_config = _example(_CONSUMER)
+
+    id: str
+    team: str | None
+    reads: tuple[str, ...]
+    assumes: dict[str, Any] | bool | None
+    registered_by: str | None = Field(description="Null for one that only the contract's document names.")
+    registered_at: datetime | None
+
+    @classmethod
+    def of(cls, known: KnownConsumer) -> Self:
+        """Show a consumer."""
+        registered = known.registered
+        return cls(
+            **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
+            registered_by=registered.registered_by if registered else None,
+            registered_at=registered.registered_at if registered else None,
+        )
+
+
+class ConsumerList(BaseModel):
+    """The consumers of a contract, by id."""
+
+    model_config = _example({"consumers": [_CONSUMER]})
+
+    consumers: tuple[ConsumerInfo, ...]
+
+
+class AgreementRequest(BaseModel):
+    """Who agrees to which change.
+
+    Either `consumer`, or `breaking: true` for a break that affects no registered consumer; and either the `candidate`
+    or, for a draft, its `version`.
+    """
+
+    model_config = _request(_AGREEMENT)
+
+    consumer: Identifier | None = Field(default=None, description="The consumer that agrees.")
+    breaking: bool = Field(default=False, description="Agree to a break that affects no registered consumer.")
+    candidate: str | None = Field(
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        description="Fingerprint of the candidate, as the refusal gives it.",
+    )
+    version: str | None = Field(default=None, description="Instead: the version of a draft.")
+    by: str | None = Field(
+        default=None, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="The person who agreed."
+    )
+
+    @model_validator(mode="after")
+    def _names_one_of_each(self) -> Self:
+        if (self.consumer is None) is not self.breaking:
+            raise ValueError("give either `consumer` or `breaking: true`")
+        if (self.candidate is None) is (self.version is None):
+            raise ValueError("give either `candidate` or `version`")
+        return self
+
+    def agreement(self) -> Agreement:
+        """Return what is agreed to."""
+        return Agreement(self.consumer, self.candidate, self.version, self.by)
+
+
+class AcknowledgementInfo(BaseModel):
+    """An agreement to one candidate."""
+
+    model_config = _example(_ACKNOWLEDGEMENT)
+
+    consumer: str | None = Field(
+        description="Null for the agreement to a break that affects no registered consumer."
+    )
+    candidate: str
+    by: str | None = Field(description="The person who agreed.")
+    who: str = Field(description="The principal that noted it.")
+    at: datetime
+
+    @classmethod
+    def of(cls, agreement: Acknowledgement) -> Self:
+        """Show an agreement."""
+        return cls(
+            consumer=agreement.consumer,
+            candidate=agreement.candidate,
+            by=agreement.agreed_by,
+            who=agreement.who,
+            at=agreement.at,
+        )
+
+
+class AcknowledgementList(BaseModel):
+    """What was agreed to, oldest first."""
+
+    model_config = _example({"acknowledgements": [_ACKNOWLEDGEMENT]})
+
+    acknowledgements: tuple[AcknowledgementInfo, ...]
+
+
+class WeakeningInfo(BaseModel):
+    """One way in which a proposed contract is less strict than the enforced one."""
+
+    code: str
+    sentence: str
+    pointer: str = Field(
+        description="JSON Pointer into the proposed document, the nearest place that exists."
+    )
+    field: str = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
+
+
+class ProposalInfo(BaseModel):
+    """A change that weakens what is enforced, and who stands behind it."""
+
+    model_config = _example(_PROPOSAL)
+
+    contract: str
+    version: str = Field(description="The version that would be enforced; empty when none would be left.")
+    base: str = Field(description="Fingerprint of the version that is enforced.")
+    candidate: str = Field(description="Fingerprint of the candidate; an approval names it.")
+    weakenings: tuple[WeakeningInfo, ...]
+    proposed_by: str
+    proposed_at: datetime
+    approved_by: str | None = Field(description="Null while it waits for an approver.")
+    approved_at: datetime | None
+    next_step: str = Field(description="What has to happen before the change takes effect.")
+
+    @classmethod
+    def of(cls, proposal: Proposal) -> Self:
+        """Show a proposal."""
+        return cls(
+            contract=proposal.contract_id,
+            version=proposal.version,
+            base=proposal.base,
+            candidate=proposal.candidate,
+            weakenings=tuple(
+                WeakeningInfo(
+                    code=each.code,
+                    sentence=_utf8(each.sentence),
+                    pointer=_utf8(each.pointer),
+                    field=_utf8(each.field),
+                )
+                for each in proposal.weakenings
+            ),
+            proposed_by=proposal.proposed_by,
+            proposed_at=proposal.proposed_at,
+            approved_by=proposal.approved_by,
+            approved_at=proposal.approved_at,
+            next_step=next_step(proposal),
+        )
+
+
+class ProposalList(BaseModel):
+    """The proposed changes of what is enforced now, oldest first."""
+
+    model_config = _example({"proposals": [_PROPOSAL]})
+
+    proposals: tuple[ProposalInfo, ...]
+
+
+class ApprovalRequest(BaseModel):
+    """Which change somebody approves."""
+
+    model_config = _request({"candidate": _CANDIDATE})
+
+    candidate: str = Field(
+        pattern="^[0-9a-f]{64}$", description="Fingerprint of the candidate, as the refusal gives it."
+    )
+
+
+def _utf8(text: str) -> str:
+    """Return text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,111 @@
+"""Adoptions over HTTP: written down before a ledger is rebuilt, and shown to whoever asks what was given up."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from contracts.stream.adoption import Adoption, KeptAdoption
+from gateway.http.dependencies import FactoryDep, posted
+from gateway.http.gate import PrincipalDep
+from gateway.http.native.streams import StreamName
+from gateway.http.problems import responses
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
+
+ADOPTION: dict[str, Any] = {
+    "id": "9f2c4e1ab7d04c5f8e6a3b2d1c0f9e8d",
+    "stream": "hospital.admissions",
+    "topic": "hospital.admissions",
+    "sink": "iceberg:lake.hospital.admissions",
+    "ledger": "hospital.admissions@iceberg:3f2a9c01",
+    "at": "2026-07-01T12:00:02Z",
+    "epoch": 1012,
+    "begin": {"0": 0},
+    "end": {"0": 99841},
+    "written": 98003,
+    "quarantined": 1836,
+    "absent": 2,
+    "accepted_loss": 0,
+    "twice": 0,
+    "partition": None,
+}
+_KEPT: dict[str, Any] = {"by": "key:3f9c2a71b0de", "at": "2026-07-01T12:00:02Z", "adoption": ADOPTION}
+
+
+class AdoptionReceipt(BaseModel):
+    """The adoption is kept now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"stream": "hospital.admissions", "id": ADOPTION["id"]}}
+    )
+
+    stream: str
+    id: str
+
+
+class AdoptionsInfo(BaseModel):
+    """The adoptions of a stream that are kept, newest first."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"adoptions": [_KEPT]}})
+
+    adoptions: tuple[KeptAdoption, ...]
+
+
+async def posted_adoption(request: Request, factory: FactoryDep) -> Adoption:
+    """Read a posted adoption."""
+    return await posted(request, factory, Adoption, "adoption of a stream")
+
+
+@router.post(
+    "/{stream}/adoptions",
+    operation_id="keep_adoption",
+    summary="Write down that a ledger is rebuilt",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": AdoptionReceipt, "description": "It was kept before; nothing changed."},
+        **responses(403, 404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": {"$ref": "#/components/schemas/Adoption"}, "example": ADOPTION}
+            },
+        }
+    },
+)
+def keep_adoption(
+    stream: StreamName,
+    adoption: Annotated[Adoption, Depends(posted_adoption)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> AdoptionReceipt:
+    """Keep what `tidegate adopt` is about to do: the new ledger's vectors and the loss that is accepted.
+
+    It stands in the log of changes as `stream.adopted`, also when the ledger could not be written afterwards. The ledger
+    names the id of the adoption that it comes from.
+    """
+    is_new = factory.adoptions().keep(stream, adoption, principal)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    if is_new:
+        _log.info("stream_adopted", stream=stream, accepted_loss=adoption.accepted_loss)
+    return AdoptionReceipt(stream=stream, id=adoption.id)
+
+
+@router.get(
+    "/{stream}/adoptions",
+    operation_id="list_adoptions",
+    summary="Who rebuilt the ledger?",
+    responses=responses(404, 503),
+)
+def list_adoptions(stream: StreamName, factory: FactoryDep) -> AdoptionsInfo:
+    """List who adopted the stream when, with what vectors, and how many offsets were given up."""
+    return AdoptionsInfo(adoptions=factory.adoptions().all(stream))

@@ -1,0 +1,80 @@
+"""Approvals over HTTP: which changes weaken what is enforced, and who approved or rejected them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from gateway.http.dependencies import FactoryDep, body_of, posted
+from gateway.http.gate import PrincipalDep
+from gateway.http.models.changes import ApprovalRequest, ProposalInfo, ProposalList
+from gateway.http.native.contracts import ContractId
+from gateway.http.problems import responses
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/contracts", tags=["approvals"])
+
+Candidate = Annotated[
+    str, Path(pattern="^[0-9a-f]{64}$", description="Fingerprint of the change.", examples=["9b0c1d2e" * 8])
+]
+
+
+async def posted_approval(request: Request, factory: FactoryDep) -> ApprovalRequest:
+    """Read a posted approval."""
+    return await posted(request, factory, ApprovalRequest, "approval")
+
+
+@router.get(
+    "/{contract_id}/approvals",
+    operation_id="list_approvals",
+    summary="List changes that wait for an approver",
+    responses=responses(404, 503),
+)
+def list_approvals(contract_id: ContractId, factory: FactoryDep) -> ProposalList:
+    """List the proposed changes that weaken what is enforced now, oldest first, approved or not."""
+    found = factory.approvals().proposals(contract_id)
+    return ProposalList(proposals=tuple(ProposalInfo.of(each) for each in found))
+
+
+@router.post(
+    "/{contract_id}/approvals",
+    operation_id="approve_change",
+    summary="Approve a change that weakens what is enforced",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": ProposalInfo, "description": "It was approved before; nothing changed."},
+        **responses(403, 404, 413, 415, 422, 503),
+    },
+    openapi_extra=body_of(ApprovalRequest),
+)
+def approve_change(
+    contract_id: ContractId,
+    wanted: Annotated[ApprovalRequest, Depends(posted_approval)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> ProposalInfo:
+    """Approve one candidate by its fingerprint; its author cannot. The author then makes the same request again."""
+    approved, is_new = factory.approvals().approve(contract_id, wanted.candidate, principal)
+    _log.info("change_approved", contract=contract_id, candidate=approved.candidate)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return ProposalInfo.of(approved)
+
+
+@router.delete(
+    "/{contract_id}/approvals/{candidate}",
+    operation_id="reject_change",
+    summary="Reject a change that weakens what is enforced",
+    responses=responses(403, 404, 422, 503),
+)
+def reject_change(
+    contract_id: ContractId, candidate: Candidate, factory: FactoryDep, principal: PrincipalDep
+) -> ProposalInfo:
+    """Forget one candidate, and the approval that it may have. Its author may propose it again."""
+    rejected = factory.approvals().reject(contract_id, candidate, principal)
+    _log.info("change_rejected", contract=contract_id, candidate=rejected.candidate)
+    return ProposalInfo.of(rejected)

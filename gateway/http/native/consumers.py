@@ -1,0 +1,171 @@
+"""Consumers over HTTP: who reads, what a change would break, who agreed to it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from contracts.document.terms import IDENTIFIER_PATTERN
+from gateway.access.check_turns import checked
+from gateway.http.dependencies import FactoryDep, body_of, posted
+from gateway.http.gate import PrincipalDep
+from gateway.http.models.changes import (
+    AcknowledgementInfo,
+    AcknowledgementList,
+    AgreementRequest,
+    ChangeInfo,
+    ConsumerInfo,
+    ConsumerList,
+    ConsumerRequest,
+)
+from gateway.http.models.examples import CONTRACT, CONTRACT_YAML
+from gateway.http.native.contracts import ContractId, PostedDocument, posted_document
+from gateway.http.problems import InvalidBody, contract_responses, responses
+from gateway.registry.consumers import KnownConsumer, WrongConsumer
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/contracts", tags=["consumers"])
+
+ConsumerId = Annotated[
+    str,
+    Path(description="Id of the consumer.", pattern=IDENTIFIER_PATTERN, examples=["length-of-stay-report"]),
+]
+
+
+async def posted_consumer(request: Request, factory: FactoryDep) -> ConsumerRequest:
+    """Read a posted consumer."""
+    return await posted(request, factory, ConsumerRequest, "consumer")
+
+
+async def posted_agreement(request: Request, factory: FactoryDep) -> AgreementRequest:
+    """Read a posted agreement."""
+    return await posted(request, factory, AgreementRequest, "acknowledgement")
+
+
+@router.post(
+    "/check",
+    operation_id="check_contract",
+    summary="Say what publishing a contract would break",
+    responses={**responses(403, 409, 413, 415, 503), **contract_responses()},
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": "A self-contained contract document, as for publishing.",
+            "content": {
+                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
+                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
+            },
+        }
+    },
+)
+@checked
+def check_contract(
+    document: Annotated[PostedDocument, Depends(posted_document)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> ChangeInfo:
+    """Compare a document with what is enforced: what breaks, which consumers, who has still to agree. Keeps nothing."""
+    return ChangeInfo.of(factory.consumers().check(document.content, document.name, principal))
+
+
+@router.get(
+    "/{contract_id}/consumers",
+    operation_id="list_consumers",
+    summary="List who reads a contract's records",
+    responses=responses(404, 503),
+)
+def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList:
+    """List consumers by id: those registered here, and those that the contract's documents name."""
+    found = factory.consumers().consumers(contract_id)
+    return ConsumerList(consumers=tuple(ConsumerInfo.of(known) for known in found))
+
+
+@router.put(
+    "/{contract_id}/consumers/{consumer_id}",
+    operation_id="register_consumer",
+    summary="Register a consumer, or change what it reads",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": ConsumerInfo, "description": "The consumer was registered before."},
+        **responses(403, 404, 413, 415, 422, 503),
+    },
+    openapi_extra=body_of(ConsumerRequest),
+)
+@checked
+def register_consumer(
+    contract_id: ContractId,
+    consumer_id: ConsumerId,
+    wanted: Annotated[ConsumerRequest, Depends(posted_consumer)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> ConsumerInfo:
+    """Register who reads, which fields, and what they assume: a change that breaks them needs their agreement.
+
+    Changing a consumer needs the role approver, and withdraws what it agreed to.
+    """
+    consumer = wanted.consumer(consumer_id)
+    try:
+        stored, is_new = factory.consumers().register(contract_id, consumer, principal)
+    except WrongConsumer as error:
+        raise InvalidBody("the consumer reads or assumes what cannot be", error.problems) from error
+    _log.info("consumer_registered", contract=contract_id, consumer=consumer_id)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return ConsumerInfo.of(KnownConsumer(stored.consumer, stored))
+
+
+@router.delete(
+    "/{contract_id}/consumers/{consumer_id}",
+    operation_id="remove_consumer",
+    summary="Forget a consumer",
+    responses=responses(403, 404, 409, 422, 503),
+)
+def remove_consumer(
+    contract_id: ContractId, consumer_id: ConsumerId, factory: FactoryDep, principal: PrincipalDep
+) -> ConsumerInfo:
+    """Forget a consumer that was registered here; one of the document goes with a version without it."""
+    stored = factory.consumers().remove(contract_id, consumer_id, principal)
+    _log.info("consumer_removed", contract=contract_id, consumer=consumer_id)
+    return ConsumerInfo.of(KnownConsumer(stored.consumer, stored))
+
+
+@router.get(
+    "/{contract_id}/acknowledgements",
+    operation_id="list_acknowledgements",
+    summary="List who agreed to which change",
+    responses=responses(404, 503),
+)
+def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> AcknowledgementList:
+    """List what was agreed to, oldest first."""
+    found = factory.consumers().acknowledgements(contract_id)
+    return AcknowledgementList(acknowledgements=tuple(AcknowledgementInfo.of(each) for each in found))
+
+
+@router.post(
+    "/{contract_id}/acknowledgements",
+    operation_id="acknowledge_change",
+    summary="Agree to a breaking change",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": AcknowledgementInfo, "description": "It was agreed to before; nothing changed."},
+        **responses(403, 404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra=body_of(AgreementRequest),
+)
+@checked
+def acknowledge_change(
+    contract_id: ContractId,
+    wanted: Annotated[AgreementRequest, Depends(posted_agreement)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> AcknowledgementInfo:
+    """Note that a consumer agrees to one candidate. Another document needs another agreement."""
+    made, is_new = factory.consumers().acknowledge(contract_id, wanted.agreement(), principal)
+    _log.info("change_acknowledged", contract=contract_id, consumer=made.consumer, candidate=made.candidate)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return AcknowledgementInfo.of(made)

@@ -1,0 +1,55 @@
+"""Liveness and readiness, for whoever runs the process."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from gateway.http.dependencies import FactoryDep
+from gateway.http.problems import responses
+from gateway.storage.readiness import BrokerState
+
+router = APIRouter(prefix="/health", tags=["health"])
+
+
+class LiveInfo(BaseModel):
+    """The process answers."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "live"}})
+
+    status: Literal["live"] = "live"
+
+
+class ReadyInfo(BaseModel):
+    """The process can serve. A broker that is away is shown, and does not make it unready."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "example": {
+                "status": "ready",
+                "database": "reachable",
+                "migrations": "current",
+                "broker": "not configured",
+            }
+        },
+    )
+
+    status: Literal["ready"] = "ready"
+    database: Literal["reachable"]
+    migrations: Literal["current"]
+    broker: BrokerState
+
+
+@router.get("/live", operation_id="get_liveness", summary="Is the process alive?")
+async def get_liveness() -> LiveInfo:
+    """Answer, without looking at anything else."""
+    return LiveInfo()
+
+
+@router.get("/ready", operation_id="get_readiness", summary="Can it serve?", responses=responses(503))
+def get_readiness(factory: FactoryDep) -> ReadyInfo:
+    """Look at the database and its tables, and at the broker if one is configured."""
+    return ReadyInfo.model_validate(factory.health().readiness())

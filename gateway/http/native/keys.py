@@ -1,0 +1,152 @@
+"""API keys over HTTP: made, listed and revoked by an admin of everything."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any, Self
+
+import structlog
+from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from contracts.errors import Problem, SettingsError
+from gateway.access.keys import Credentials
+from gateway.access.principal import read_grants
+from gateway.http.dependencies import FactoryDep, body_of, posted
+from gateway.http.gate import PrincipalDep
+from gateway.http.problems import InvalidBody, responses
+from gateway.storage.access import StoredKey
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/keys", tags=["access"])
+
+_WANTED: dict[str, Any] = {
+    "name": "admissions job",
+    "grants": ["reporter:hospital.admissions"],
+    "expires_at": "2030-01-01T00:00:00Z",
+}
+_KEY: dict[str, Any] = {
+    "key_id": "3f9c2a71b0de",
+    **_WANTED,
+    "created_by": "key:0a1b2c3d4e5f",
+    "created_at": "2026-07-01T12:00:00Z",
+    "revoked_at": "2027-01-01T00:00:00Z",
+}
+_SECRET = "the-secret-of-this-key-shown-this-once"  # noqa: S105 - of no key
+_NEW_KEY: dict[str, Any] = {**_KEY, "secret": _SECRET, "token": f"tgk_{_KEY['key_id']}_{_SECRET}"}
+
+KeyId = Annotated[str, Path(description="Id of the key.", examples=["3f9c2a71b0de"])]
+
+
+class KeyRequest(BaseModel):
+    """A key to make."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _WANTED})
+
+    name: str = Field(min_length=1, max_length=200, description="What the key is for.")
+    grants: tuple[str, ...] = Field(
+        min_length=1,
+        max_length=100,
+        description="Each `role` or `role:prefix`; roles are viewer, reporter, producer, approver and admin.",
+    )
+    expires_at: AwareDatetime | None = Field(
+        default=None, description="Instant from which it opens nothing; null: never."
+    )
+
+
+class KeyInfo(BaseModel):
+    """A key, without its secret, which is not kept."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _KEY})
+
+    key_id: str
+    name: str
+    grants: tuple[str, ...]
+    created_by: str
+    created_at: AwareDatetime
+    expires_at: AwareDatetime | None
+    revoked_at: AwareDatetime | None = Field(
+        description="Since when it opens nothing; null while it is in use."
+    )
+
+    @classmethod
+    def of(cls, key: StoredKey) -> Self:
+        """Show a key."""
+        return cls(**_shown(key))
+
+
+class NewKeyInfo(KeyInfo):
+    """A key that was just made, with its secret: it is in this answer and nowhere else."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _NEW_KEY})
+
+    secret: str = Field(description="Password, to the key's id as user.")
+    token: str = Field(description="Both halves in one, to be sent as a bearer token.")
+
+    @classmethod
+    def made(cls, key: StoredKey, credentials: Credentials) -> Self:
+        """Show a new key."""
+        return cls(**_shown(key), secret=credentials.secret, token=credentials.token)
+
+
+class KeyList(BaseModel):
+    """Every key, oldest first."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"keys": [_KEY]}})
+
+    keys: tuple[KeyInfo, ...]
+
+
+async def posted_key(request: Request, factory: FactoryDep) -> KeyRequest:
+    """Read a posted key."""
+    return await posted(request, factory, KeyRequest, "key")
+
+
+@router.post(
+    "",
+    operation_id="create_key",
+    summary="Make an API key",
+    status_code=HTTPStatus.CREATED,
+    responses=responses(413, 415, 422, 503),
+    openapi_extra=body_of(KeyRequest),
+)
+def create_key(
+    wanted: Annotated[KeyRequest, Depends(posted_key)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> NewKeyInfo:
+    """Make a key. Only a hash of its secret is kept: whoever loses the secret makes a new key."""
+    try:
+        grants = read_grants(wanted.grants)
+        made = factory.keys().create(wanted.name, grants, principal.name, wanted.expires_at)
+    except SettingsError as error:
+        raise InvalidBody("no such key can be made", (Problem("", str(error)),)) from error
+    _log.info("key_created", key=made.key_id)
+    response.headers["Cache-Control"] = "no-store"
+    return NewKeyInfo.made(factory.keys().find(made.key_id), made)
+
+
+@router.get("", operation_id="list_keys", summary="List API keys", responses=responses(503))
+def list_keys(factory: FactoryDep) -> KeyList:
+    """List every key, revoked and expired ones included, without secrets."""
+    return KeyList(keys=tuple(KeyInfo.of(key) for key in factory.keys().all()))
+
+
+@router.delete(
+    "/{key_id}",
+    operation_id="revoke_key",
+    summary="Revoke an API key",
+    responses=responses(404, 409, 422, 503),
+)
+def revoke_key(key_id: KeyId, factory: FactoryDep, principal: PrincipalDep) -> KeyInfo:
+    """Take a key out of use, for good. Every process notices within the time for which it remembers keys."""
+    revoked = factory.keys().revoke(key_id, principal.name)
+    _log.info("key_revoked", key=key_id)
+    return KeyInfo.of(revoked)
+
+
+def _shown(key: StoredKey) -> dict[str, Any]:
+    names = ("name", "grants", "created_by", "created_at", "expires_at", "revoked_at")
+    return {"key_id": key.id, **{name: getattr(key, name) for name in names}}

@@ -1,0 +1,155 @@
+"""Shadow versions over HTTP: declare one, read what it would do, and what a promotion would change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import structlog
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.document.model import Status
+from contracts.stream.control import StreamControl
+from contracts.stream.shadow import ShadowFindings
+from gateway.access.check_turns import checked
+from gateway.http.dependencies import FactoryDep
+from gateway.http.gate import PrincipalDep
+from gateway.http.models.changes import CHANGE, ChangeInfo
+from gateway.http.native.contracts import ContractId, NamedVersion
+from gateway.http.native.stream_controls import CONTROL_ANSWER
+from gateway.http.native.streams import StreamName
+from gateway.http.problems import contract_responses, responses
+from gateway.streams.shadows import Promotion
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1", tags=["streams"])
+
+_RULE: dict[str, Any] = {"stage": "rule", "code": "age-is-known", "severity": "error", "records": 612}
+FINDINGS: dict[str, Any] = {
+    "stream": "hospital.admissions",
+    "against": "hospital.admissions@1.2.0",
+    "since": "2026-07-01T12:00:02Z",
+    "until": "2026-07-01T13:00:02Z",
+    "batches": 41,
+    "result": {
+        "version": "1.3.0",
+        "compared": 98000,
+        "would_refuse": 612,
+        "would_accept": 0,
+        "would_stop": 0,
+        "refused_by": [_RULE],
+        "accepted_by": [],
+        "samples": [
+            {
+                "partition": 0,
+                "offset": 1204,
+                "change": "refuse",
+                "reasons": [{"stage": "rule", "code": "age-is-known", "pointer": "/age"}],
+            }
+        ],
+        "failure": None,
+    },
+}
+
+
+class ShadowRequest(BaseModel):
+    """Which version is judged beside the enforced one."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": "1.3.0"}})
+
+    version: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        description="A published version, a draft most often; null: none any more."
+    )
+
+
+class PromotionInfo(BaseModel):
+    """What would change if a version were enforced from now on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "contract": "hospital.admissions",
+                "version": "1.3.0",
+                "status": "draft",
+                "enforced": "1.2.0",
+                "change": {**CHANGE, "comparisons": []},
+                "shadow": FINDINGS,
+            }
+        }
+    )
+
+    contract: str
+    version: str
+    status: Status
+    enforced: str | None = Field(
+        description="The version that is enforced now; null when this would be the first."
+    )
+    change: ChangeInfo
+    shadow: ShadowFindings | None = Field(
+        description="What it would have made of live records; null when it was not judged beside."
+    )
+
+    @classmethod
+    def of(cls, promotion: Promotion) -> Self:
+        """Show what a promotion would change."""
+        return cls(
+            contract=promotion.version.contract_id,
+            version=promotion.version.version,
+            status=Status(promotion.version.status),
+            enforced=promotion.enforced,
+            change=ChangeInfo.of(promotion.review),
+            shadow=promotion.shadow,
+        )
+
+
+@router.post(
+    "/streams/{stream}/shadow",
+    operation_id="declare_shadow",
+    summary="Judge another version beside the enforced one",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 503), **contract_responses()},
+)
+@checked
+def declare_shadow(
+    stream: StreamName, wanted: ShadowRequest, factory: FactoryDep, principal: PrincipalDep
+) -> StreamControl:
+    """Have a version judged beside the enforced one from the next batch on, in the same pass, and only reported.
+
+    No verdict depends on it, and what is wrong with it is reported too. What another shadow has found is forgotten.
+    """
+    control = factory.shadows().declare(stream, wanted.version, principal)
+    _log.info("shadow_declared", stream=stream, version=wanted.version)
+    return control
+
+
+@router.get(
+    "/streams/{stream}/shadow",
+    operation_id="get_shadow_findings",
+    summary="What would the shadow do?",
+    responses={
+        200: {
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/ShadowFindings"},
+                    "example": FINDINGS,
+                }
+            }
+        },
+        **responses(404, 503),
+    },
+)
+def get_shadow_findings(stream: StreamName, factory: FactoryDep) -> ShadowFindings:
+    """Count the records that the shadow would refuse or newly accept, by rule, with places of some. Holds no value."""
+    return factory.shadows().findings(stream)
+
+
+@router.get(
+    "/contracts/{contract_id}/versions/{version}/promotion",
+    operation_id="preview_promotion",
+    summary="What would a promotion change?",
+    responses={**responses(404, 503), **contract_responses()},
+)
+@checked
+def preview_promotion(contract_id: ContractId, version: NamedVersion, factory: FactoryDep) -> PromotionInfo:
+    """Compare a version with what is enforced, and show what it made of live records as a shadow. Changes nothing."""
+    return PromotionInfo.of(factory.shadows().promotion(contract_id, version))

@@ -1,0 +1,270 @@
+"""Pause and resume of streams over HTTP, and what their jobs tell of themselves."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Depends, Header, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
+from contracts.stream.reconciliation import HeartbeatAnswer
+from gateway.http.dependencies import FactoryDep, posted
+from gateway.http.gate import PrincipalDep
+from gateway.http.native.reconciliations import REQUEST
+from gateway.http.native.streams import StreamName
+from gateway.http.problems import responses
+from gateway.storage.audit_chain import content_hash
+
+_log = structlog.get_logger()
+
+router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
+
+
+_TRIP: dict[str, Any] = {
+    "id": "0b7a3c52-6c1e-4d64-9f0c-2f6f3c1d7a10",
+    "stream": "hospital.admissions",
+    "topic": "hospital.admissions",
+    "contract": "hospital.admissions@1.2.0",
+    "epoch": 3,
+    "at": "2026-07-01T12:00:02Z",
+    "start": {"0": 600, "1": 400},
+    "end": {"0": 1600, "1": 1400},
+    "records": 2000,
+    "refused": 612,
+    "allowed": 0.2,
+    "action": "pause",
+    "rules": [{"stage": "rule", "code": "age-is-known", "severity": "error", "records": 612}],
+}
+_CONTROL: dict[str, Any] = {
+    "stream": "hospital.admissions",
+    "revision": 1,
+    "state": "paused",
+    "reason": "error budget spent: 612 of 2000 records refused, 20.0% allowed; nothing of the batch is written",
+    "by": "key:3f9c2a71b0de",
+    "at": "2026-07-01T12:00:02Z",
+    "trip": _TRIP,
+    "accepted": None,
+    "set_aside": [{"partition": 1, "offset": 90211}],
+}
+_EVENT: dict[str, Any] = {
+    "id": "7a0f6a8e-3b1f-4a53-8d27-6f3d0f2f9a11",
+    "stream": "hospital.admissions",
+    "kind": "stopped",
+    "at": "2026-07-01T12:00:02Z",
+    "message": "topic hospital.admissions was deleted and made anew",
+}
+
+_ASKED: dict[str, Any] = {"reconciliation": REQUEST}
+
+IfNoneMatch = Annotated[
+    str | None,
+    Header(description="ETag of the answer that the client holds.", examples=['"0f1e2d3c4b5a6978"']),
+]
+
+
+class PauseRequest(BaseModel):
+    """Why a stream is paused."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"reason": "the ward's clock is wrong"}}
+    )
+
+    reason: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=500,
+        description="A sentence for whoever finds the stream paused.",
+    )
+
+
+class ResumeRequest(BaseModel):
+    """How a stream goes on."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"accept_batch": True}})
+
+    accept_batch: bool = Field(
+        default=False,
+        description="Let the batch through that spent the error budget; else it is judged again, and trips again.",
+    )
+
+
+class EventReceipt(BaseModel):
+    """The event that is kept now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"stream": "hospital.admissions", "kind": "stopped"}}
+    )
+
+    stream: str
+    kind: EventKind
+
+
+def _shown(example: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        "content": {
+            "application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}, "example": example}
+        }
+    }
+
+
+def _body(example: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": schema, "example": example}},
+        }
+    }
+
+
+CONTROL_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {"description": "What holds.", **_shown(_CONTROL, "StreamControl")}
+}
+
+
+async def posted_trip(request: Request, factory: FactoryDep) -> Trip:
+    """Read a posted trip."""
+    return await posted(request, factory, Trip, "trip of an error budget")
+
+
+async def posted_event(request: Request, factory: FactoryDep) -> StreamEvent:
+    """Read a posted event."""
+    return await posted(request, factory, StreamEvent, "event of a stream")
+
+
+@router.get(
+    "/{stream}/control",
+    operation_id="get_stream_control",
+    summary="May a stream go on?",
+    response_model=StreamControl,
+    responses={
+        **CONTROL_ANSWER,
+        304: {"description": "What the client holds still holds."},
+        **responses(404, 503),
+    },
+)
+def get_stream_control(
+    stream: StreamName, factory: FactoryDep, if_none_match: IfNoneMatch = None
+) -> Response:
+    """Return whether a stream runs or is paused, and what tripped and was accepted last. The job asks at each batch."""
+    control = factory.stream_controls().control(stream)
+    etag = f'"{content_hash(control.model_dump(mode="json"))[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if if_none_match is not None and if_none_match.strip() == etag:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(control.model_dump_json(), headers=headers, media_type="application/json")
+
+
+@router.post(
+    "/{stream}/pause",
+    operation_id="pause_stream",
+    summary="Pause a stream",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
+)
+def pause_stream(
+    stream: StreamName, wanted: PauseRequest, factory: FactoryDep, principal: PrincipalDep
+) -> StreamControl:
+    """Pause a stream: from its next batch on nothing is judged or written, until it is resumed."""
+    control = factory.stream_controls().pause(stream, wanted.reason, principal)
+    _log.info("stream_paused", stream=stream)
+    return control
+
+
+@router.post(
+    "/{stream}/resume",
+    operation_id="resume_stream",
+    summary="Let a stream go on",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 422, 503)},
+)
+def resume_stream(
+    stream: StreamName, wanted: ResumeRequest, factory: FactoryDep, principal: PrincipalDep
+) -> StreamControl:
+    """Let a stream go on; with `accept_batch` the batch that spent its error budget goes through.
+
+    Without it that batch is judged again. A stream that ended because of it (`action: fail`) has to be started again.
+    """
+    control = factory.stream_controls().resume(stream, accept_batch=wanted.accept_batch, by=principal)
+    _log.info("stream_resumed", stream=stream, accept_batch=wanted.accept_batch)
+    return control
+
+
+@router.post(
+    "/{stream}/quarantine-record",
+    operation_id="quarantine_record",
+    summary="Set one record aside",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 422, 503)},
+)
+def quarantine_record(
+    stream: StreamName, wanted: RecordPosition, factory: FactoryDep, principal: PrincipalDep
+) -> StreamControl:
+    """Have the job quarantine one record without judging it, such as one that has stopped the stream.
+
+    It takes effect with the next batch. A record that the stream is past already stays where it is.
+    """
+    control = factory.stream_controls().set_aside(stream, wanted, principal)
+    _log.info("record_set_aside", stream=stream, partition=wanted.partition, offset=wanted.offset)
+    return control
+
+
+@router.post(
+    "/{stream}/trips",
+    operation_id="report_trip",
+    summary="Report a spent error budget",
+    responses={**CONTROL_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
+    openapi_extra=_body(_TRIP, Trip),
+)
+def report_trip(
+    stream: StreamName,
+    trip: Annotated[Trip, Depends(posted_trip)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> StreamControl:
+    """Take note that a batch has spent the budget, and pause the stream if the budget says so. May be sent again."""
+    control = factory.stream_controls().trip(stream, trip, principal)
+    _log.info("budget_tripped", stream=stream, action=trip.action, records=trip.records, refused=trip.refused)
+    return control
+
+
+@router.post(
+    "/{stream}/events",
+    operation_id="report_event",
+    summary="Report a start or an end",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": EventReceipt, "description": "The event was reported before; nothing changed."},
+        **responses(403, 404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra=_body(_EVENT, StreamEvent),
+)
+def report_event(
+    stream: StreamName,
+    event: Annotated[StreamEvent, Depends(posted_event)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> EventReceipt:
+    """Record that the job of a stream has started, ended, stopped, failed or was overtaken. May be sent again."""
+    is_new = factory.stream_controls().tell(stream, event, principal)
+    _log.info("stream_event", stream=stream, kind=event.kind.value, is_new=is_new)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return EventReceipt(stream=event.stream, kind=event.kind)
+
+
+@router.post(
+    "/{stream}/heartbeat",
+    operation_id="report_heartbeat",
+    summary="Say that a stream's job lives",
+    responses={
+        200: {"description": "What is asked of the job.", **_shown(_ASKED, "HeartbeatAnswer")},
+        **responses(403, 404, 503),
+    },
+)
+def report_heartbeat(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> HeartbeatAnswer:
+    """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds.
+
+    The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
+    """
+    return factory.stream_controls().beat(stream, principal)

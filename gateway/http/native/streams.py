@@ -1,0 +1,146 @@
+"""Streams over HTTP: batch reports in, state and history out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import ValidationError
+
+from contracts.errors import Problem
+from contracts.stream.bounds import Instant
+from contracts.stream.report import BatchReport
+from gateway.clock import now
+from gateway.http.dependencies import FactoryDep, media_type, read_body
+from gateway.http.gate import PrincipalDep
+from gateway.http.models.answers import (
+    BatchList,
+    RefusalList,
+    RefusalSlice,
+    ReportReceipt,
+    StreamInfo,
+    StreamList,
+)
+from gateway.http.models.examples import REPORT
+from gateway.http.problems import InvalidBody, responses
+
+router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
+
+_DAY = timedelta(days=1)
+
+StreamName = Annotated[
+    str, Path(description="Name of the stream: the id of its contract.", examples=["hospital.admissions"])
+]
+
+
+class TimeRange:
+    """The instants `since` (the last day by default) and `until` (now by default, exclusive) of a query."""
+
+    def __init__(
+        self,
+        since: Annotated[Instant | None, Query(examples=["2026-07-01T00:00:00Z"])] = None,
+        until: Annotated[Instant | None, Query(examples=["2026-07-02T00:00:00Z"])] = None,
+    ) -> None:
+        self.until = until or now() + timedelta(microseconds=1)
+        self.since = since or self.until - _DAY
+        if self.since >= self.until:
+            raise InvalidBody("the range is empty", (Problem("since", "must be earlier than until"),))
+
+
+TimeRangeDep = Annotated[TimeRange, Depends()]
+
+
+async def posted_report(request: Request, factory: FactoryDep) -> BatchReport:
+    """Read a posted report."""
+    media_type(request, ("application/json",))
+    content = await read_body(request, factory.settings.max_document_bytes)
+    try:
+        return BatchReport.model_validate_json(content)
+    except ValidationError as error:
+        places = tuple(
+            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
+            for one in error.errors(include_input=False, include_url=False, include_context=False)
+        )
+        raise InvalidBody("the body is no batch report", places) from error
+
+
+@router.post(
+    "/{stream}/batches",
+    operation_id="report_batch",
+    summary="Report a committed batch",
+    status_code=HTTPStatus.CREATED,
+    responses={
+        200: {"model": ReportReceipt, "description": "The batch was reported before; nothing changed."},
+        **responses(403, 404, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/BatchReport"},
+                    "example": REPORT,
+                }
+            },
+        }
+    },
+)
+def report_batch(
+    stream: StreamName,
+    report: Annotated[BatchReport, Depends(posted_report)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+    response: Response,
+) -> ReportReceipt:
+    """Keep a report. It is identified by (stream, epoch, n), so it may be sent again after a time-out."""
+    is_new = factory.report_book().record(stream, report, principal)
+    response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+    return ReportReceipt(stream=report.stream, epoch=report.epoch, n=report.n)
+
+
+@router.get("", operation_id="list_streams", summary="List streams", responses=responses(503))
+def list_streams(factory: FactoryDep, principal: PrincipalDep) -> StreamList:
+    """Show the state of every stream that ever reported a batch."""
+    summaries = factory.streams(principal).summaries()
+    return StreamList(streams=tuple(StreamInfo.of(summary) for summary in summaries))
+
+
+@router.get("/{stream}", operation_id="get_stream", summary="Show a stream", responses=responses(404, 503))
+def get_stream(stream: StreamName, factory: FactoryDep) -> StreamInfo:
+    """Show the state of one stream."""
+    return StreamInfo.of(factory.streams().summary(stream))
+
+
+@router.get(
+    "/{stream}/batches",
+    operation_id="list_batches",
+    summary="List a stream's batches",
+    responses=responses(404, 422, 503),
+)
+def list_batches(
+    stream: StreamName,
+    factory: FactoryDep,
+    time: TimeRangeDep,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many batches to give at most.")] = 1000,
+) -> BatchList:
+    """List the batches committed in a range of time, newest first."""
+    return BatchList(batches=factory.streams().batches(stream, time.since, time.until, limit))
+
+
+@router.get(
+    "/{stream}/refusals",
+    operation_id="list_refusals",
+    summary="Count refusals by rule over time",
+    responses=responses(404, 422, 503),
+)
+def list_refusals(
+    stream: StreamName,
+    factory: FactoryDep,
+    time: TimeRangeDep,
+    buckets: Annotated[int, Query(ge=1, le=1000, description="Number of equal slices of the range.")] = 48,
+) -> RefusalList:
+    """Count the violations of severity error by rule or keyword, in equal slices of a range of time."""
+    found = factory.streams().refusals(stream, time.since, time.until, buckets)
+    return RefusalList(buckets=tuple(RefusalSlice.of(bucket) for bucket in found))

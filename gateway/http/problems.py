@@ -1,0 +1,307 @@
+"""Every error that leaves over HTTP is a problem document (RFC 9457); one table says with which status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contracts.errors import (
+    ConflictError,
+    ContractError,
+    NotFoundError,
+    Problem,
+    SettingsError,
+    StreamStopped,
+    TidegateError,
+    Unavailable,
+)
+from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from gateway.http.models.changes import ChangeInfo, ProposalInfo
+from gateway.http.models.problems import ProblemPlace
+from gateway.registry.approvals import NotApproved
+from gateway.registry.changes import BreakingChange
+from gateway.storage.database import UnstorableText
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_AFTER_SECONDS = 2
+
+_log = structlog.get_logger()
+
+
+class RequestError(TidegateError):
+    """A request that is wrong in form; `problems` points into its body."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(message, problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class InvalidBody(RequestError):  # noqa: N818 - named for what the request has
+    """A body that is read, and says something that cannot be."""
+
+
+class BodyTooLarge(RequestError):  # noqa: N818 - named for what the request has
+    """A body above the limit of its endpoint."""
+
+
+class UnknownMediaType(RequestError):  # noqa: N818 - named for what the request has
+    """A body of a content type that the endpoint does not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How one class of error looks: its status, the last part of its type URN, its title."""
+
+    status: int
+    name: str
+    title: str
+
+
+_KINDS: Mapping[type[TidegateError], _Kind] = {
+    ContractError: _Kind(422, "contract", "The contract cannot be compiled"),
+    NotFoundError: _Kind(404, "not-found", "Not found"),
+    ConflictError: _Kind(409, "conflict", "The request contradicts what is stored"),
+    NotApproved: _Kind(409, "not-approved", "The change weakens what is enforced and lacks an approval"),
+    BreakingChange: _Kind(409, "breaking-change", "The change breaks what is enforced"),
+    StreamStopped: _Kind(409, "stream-stopped", "The stream is stopped"),
+    Unavailable: _Kind(503, "unavailable", "Something that the registry needs does not answer"),
+    SettingsError: _Kind(500, "settings", "The registry is not set up for this"),
+    Unauthenticated: _Kind(401, "unauthenticated", "The registry does not know who asks"),
+    Forbidden: _Kind(403, "forbidden", "This is not allowed"),
+    TooManyRequests: _Kind(429, "too-many-requests", "Too many requests"),
+    BodyTooLarge: _Kind(413, "too-large", "The body is too large"),
+    UnknownMediaType: _Kind(415, "media-type", "The content type is not read here"),
+    UnstorableText: _Kind(422, "invalid", "The request says something that cannot be"),
+    InvalidBody: _Kind(422, "invalid", "The request says something that cannot be"),
+    RequestError: _Kind(400, "malformed", "The request cannot be read"),
+    TidegateError: _Kind(500, "internal", "The registry failed"),
+}
+
+
+class ProblemDocument(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "urn:tidegate:problem:contract",
+                "title": "The contract cannot be compiled",
+                "status": 422,
+                "detail": "1 mistake in the contract",
+                "instance": "/api/v1/contracts",
+                "errors": [
+                    {
+                        "pointer": "/rules/0/field",
+                        "message": "the schema has no field /agee; did you mean /age?",
+                        "line": 14,
+                        "column": 45,
+                    }
+                ],
+            }
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = None
+    instance: str | None = None
+    errors: tuple[ProblemPlace, ...] | None = None
+    change: ChangeInfo | None = Field(
+        default=None,
+        description="Of a breaking change: its findings, whom they affect, and who has still to agree.",
+    )
+    proposal: ProposalInfo | None = Field(
+        default=None,
+        description="Of a change that weakens what is enforced: what it gives up, and who proposed it.",
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of `app` a problem document."""
+    app.add_exception_handler(TidegateError, problem_of)
+    app.add_exception_handler(RequestValidationError, _invalid_parameters)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_middleware(_CrashReports)
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI document, the problems with which an operation may answer."""
+    return {status: _described(status, _example(status)) for status in statuses}
+
+
+def contract_responses() -> dict[int | str, dict[str, Any]]:
+    """Describe the refusal of a contract document with mistakes, for the OpenAPI document."""
+    return {422: _described(422, ProblemDocument.model_json_schema()["example"])}
+
+
+def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/ProblemDocument"}
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": schema, "example": example}},
+    }
+
+
+_DETAILS = {
+    400: "the body is no JSON; records that are none are sent as value_base64",
+    401: "the credentials are of nobody who may ask here: they are wrong, expired or revoked",
+    403: "this needs the role admin of every subject; key:3f9c2a71b0de has viewer:hospital.",
+    404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",
+    409: "the topic hospital.admissions is governed by the contract hospital.admissions; "
+    "publish a new version of hospital.admissions, or name another topic",
+    413: "the body is larger than 1048576 bytes, the limit of this operation",
+    415: "the content type is text/plain; send Content-Type: application/json",
+    422: "a parameter has an impossible value",
+    429: "more than 200 requests in a second; ask again in 1 s",
+    503: "the registry's database does not serve: disk I/O error",
+}
+
+
+def _example(status: int) -> dict[str, Any]:
+    kind = next(
+        kind for error, kind in _KINDS.items() if kind.status == status and error is not ContractError
+    )
+    return {
+        "type": f"urn:tidegate:problem:{kind.name}",
+        "title": kind.title,
+        "status": status,
+        "detail": _DETAILS[status],
+    }
+
+
+def problem_response(
+    request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = ()
+) -> Response:
+    """Return the problem document of one error."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        instance=request.url.path,
+        errors=tuple(map(ProblemPlace.of, errors)) or None,
+    )
+    headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if kind.status == 503 else None
+    return Response(document.model_dump_json(exclude_none=True), kind.status, headers, MEDIA_TYPE)
+
+
+def status_of(error: Exception) -> int:
+    """Return the HTTP status of an error that was raised on purpose."""
+    return _kind(error).status
+
+
+def _kind(error: Exception) -> _Kind:
+    return next(_KINDS[cls] for cls in type(error).__mro__ if cls in _KINDS)
+
+
+def problem_of(request: Request, error: Exception) -> Response:
+    """Answer with an error that was raised on purpose."""
+    kind = _kind(error)
+    if kind.status >= 500:
+        _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
+    if isinstance(error, ContractError):
+        count = len(error.problems)
+        detail = f"{count} mistake{'' if count == 1 else 's'} in the contract"
+        return problem_response(request, kind, detail, error.problems)
+    if isinstance(error, BreakingChange):
+        return _breaking_change(request, kind, error)
+    if isinstance(error, NotApproved):
+        return _not_approved(request, kind, error)
+    errors = error.problems if isinstance(error, RequestError) else ()
+    response = problem_response(request, kind, str(error), errors)
+    if isinstance(error, AccessError):
+        response.headers.update(error.headers)
+    return response
+
+
+def _breaking_change(request: Request, kind: _Kind, error: BreakingChange) -> Response:
+    """Answer with all that is known of a change that was refused."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=str(error).encode(errors="backslashreplace").decode(),
+        instance=request.url.path,
+        change=ChangeInfo.of(error.review),
+    )
+    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
+
+
+def _not_approved(request: Request, kind: _Kind, error: NotApproved) -> Response:
+    """Answer with what a change gives up, and what happens next."""
+    document = ProblemDocument(
+        type=f"urn:tidegate:problem:{kind.name}",
+        title=kind.title,
+        status=kind.status,
+        detail=str(error).encode(errors="backslashreplace").decode(),
+        instance=request.url.path,
+        proposal=ProposalInfo.of(error.proposal),
+    )
+    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
+
+
+def _invalid_parameters(request: Request, error: Exception) -> Response:
+    """Report what FastAPI found wrong with path and query parameters, without repeating their values."""
+    found = error.errors() if isinstance(error, RequestValidationError) else ()
+    places = tuple(Problem(".".join(str(part) for part in one["loc"][1:]), str(one["msg"])) for one in found)
+    return problem_response(request, _KINDS[InvalidBody], "a parameter has an impossible value", places)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    """Report what the router found: no such path, no such method."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    title = HTTPStatus(status).phrase
+    kind = _Kind(status, title.lower().replace(" ", "-"), title)
+    response = problem_response(request, kind, _ADVICE.get(status))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+_ADVICE = {
+    404: "no page and no operation has this path; /docs lists the operations",
+    405: "the path exists, but not with this method; the Allow header names the ones that do",
+}
+
+
+class _CrashReports:
+    """Logs what no one expected, with its trace, and tells the client nothing of it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except asyncio.CancelledError:  # the server ends, and cancels what it has not answered in time
+            if scope["type"] != "http" or started:
+                raise
+            ending = Unavailable("the registry is shutting down; send the request again")
+            await problem_of(Request(scope), ending)(scope, receive, send)
+        except Exception as error:  # whatever it is, the client gets a problem document and no detail
+            if scope["type"] != "http" or started:
+                raise
+            request = Request(scope)
+            _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
+            response = problem_response(request, _KINDS[TidegateError], "the registry's log says more")
+            await response(scope, receive, send)

@@ -1,0 +1,1 @@
+"""The registry: subjects, schemas, contracts, consumers, review and settings. No HTTP."""

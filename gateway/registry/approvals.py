@@ -1,0 +1,270 @@
+"""A change that weakens what is enforced takes effect when another person than its author approved it.
+
+Every write that may change which contract version is enforced runs inside `held_to_approval`, which compares what was
+enforced before it with what is enforced after it. So the way that a change takes does not matter: a document, a
+registered schema, a status, a deletion, an import, another compatibility group or a new major version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import TypeVar
+
+from contracts.compatibility.weakening import Weakening, weakenings
+from contracts.document.load import dump_contract
+from contracts.document.model import DataContract, Status
+from contracts.errors import ConflictError, NotFoundError
+from gateway.access.errors import Forbidden
+from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
+from gateway.registry.subject_scope import ENFORCED
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.proposals import Proposal
+from gateway.storage.sql import ContractVersion, Stores
+
+NOTHING = hashlib.sha256(b"").hexdigest()
+"""Stands for the candidate's fingerprint when no version of the contract would be left."""
+FORGOTTEN = Weakening(
+    "contract.forgotten", "no version is left that a later publication would be compared with"
+)
+PROPOSED = "contract.weakening-proposed"
+APPROVED = "contract.weakening-approved"
+REJECTED = "contract.weakening-rejected"
+SELF_APPROVED = "contract.weakening-without-access-control"
+_REMEMBERED = 64
+_TOLD = 3
+_MOST_WEAKENINGS = 100
+
+T = TypeVar("T")
+
+
+class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
+    """A change that weakens what is enforced, and that no one but its author has approved."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        super().__init__(_sentence(proposal), proposal)
+        self.proposal = proposal
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Approvals:
+    """The changes that wait for an approver."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
+        """List the proposed changes of what is enforced now, oldest first. Raises NotFoundError."""
+        return self._database.read(lambda stores: _current(stores, contract_id))
+
+    def approve(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> tuple[Proposal, bool]:
+        """Approve one proposed change; returns it, and whether the approval is new.
+
+        Raises NotFoundError for a fingerprint that no one proposed against what is enforced now, Forbidden for the
+        author of the proposal.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[Proposal, bool]:
+            found, subject = _decided(stores, contract_id, candidate, by)
+            if found.approved_by is not None:
+                return found, False
+            if by is not ANONYMOUS and found.proposed_by == by.name:
+                raise Forbidden(
+                    f"{by.name} proposed the candidate {candidate}; another person with the role approver of the "
+                    f"subject {subject} has to approve it"
+                )
+            approved = replace(found, approved_by=by.name, approved_at=at)
+            stores.proposals.put(approved)
+            stores.audit.append(_change(approved, by, APPROVED, subject, at))
+            return approved, True
+
+        return self._database.write(work)
+
+    def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
+        """Forget one proposed change, and the approval that it may have; return it.
+
+        Its author may propose it again. Raises NotFoundError for a fingerprint that no one proposed against what is
+        enforced now, Forbidden for who is no approver of the subject.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> Proposal:
+            found, subject = _decided(stores, contract_id, candidate, by)
+            stores.proposals.remove(found)
+            stores.audit.append(_change(found, by, REJECTED, subject, at))
+            return found
+
+        return self._database.write(work)
+
+
+def write_held(database: Database, work: Callable[[Stores], T]) -> T:
+    """Run a write; one that lacks an approval is undone, and its proposal kept. Raises NotApproved."""
+    try:
+        return database.write(work)
+    except NotApproved as error:
+        proposal = error.proposal
+        database.write(lambda stores: _propose(stores, proposal))
+        raise
+
+
+@contextmanager
+def held_to_approval(stores: Stores, contract_id: str | None, by: Principal, at: datetime) -> Iterator[None]:
+    """Let a change of contract versions pass that weakens nothing, or that two persons stand behind.
+
+    These are its author and an approver of its subject: one who approved the candidate, or who makes the change that
+    another person proposed. Without access control there is no one else to ask; the log of changes says so. Raises
+    NotApproved, which undoes the transaction.
+    """
+    before = None if contract_id is None else baseline(stores, contract_id)
+    yield
+    if contract_id is None or before is None:
+        return
+    after = baseline(stores, contract_id)
+    given_up = _given_up(before, after)
+    if given_up:
+        _require_approval(stores, _proposal(before, after, given_up, by, at), by, at)
+
+
+def propose_draft(stores: Stores, draft: ContractVersion, by: Principal, at: datetime) -> None:
+    """Note who published a draft that weakens what is enforced, so that another person may promote it."""
+    before = baseline(stores, draft.contract_id)
+    given_up = () if before is None else _given_up(before, draft)
+    if before is not None and given_up and by is not ANONYMOUS:
+        _propose(stores, _proposal(before, draft, given_up, by, at))
+
+
+def foresee(stores: Stores, contract: DataContract) -> None:
+    """Make the proofs that a publication needs, so that they are known in the writers' turn."""
+    before = baseline(stores, contract.id)
+    if before is not None:
+        _proven(_bare(DataContract.model_validate_json(before.document)), _bare(contract))
+
+
+def baseline(stores: Stores, contract_id: str) -> ContractVersion | None:
+    """Return the version that a change is compared with: the enforced one, or else the highest that ever was.
+
+    So neither a deletion nor a retirement opens the way to a looser contract. None before the first, and after all
+    were deleted for good.
+    """
+    enforced = stores.contracts.highest(contract_id, ENFORCED)
+    if enforced is not None:
+        return enforced
+    for version in stores.contracts.versions(contract_id, deleted=True):
+        if any(change.status in ENFORCED for change in stores.lifecycle.changes(version.registry_id)):
+            return version
+    return None
+
+
+def _given_up(before: ContractVersion, after: ContractVersion | None) -> tuple[Weakening, ...]:
+    if after is None:
+        return (FORGOTTEN,)
+    if before.registry_id == after.registry_id:
+        return ()
+    one, other = (DataContract.model_validate_json(each.document) for each in (before, after))
+    return _proven(_bare(one), _bare(other))
+
+
+def _bare(contract: DataContract) -> bytes:
+    """Write a contract without what weakens nothing and may differ between a proof and its use."""
+    return dump_contract(contract.model_copy(update={"version": "0.0.0", "status": Status.ACTIVE}))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _proven(before: bytes, after: bytes) -> tuple[Weakening, ...]:
+    one, other = (DataContract.model_validate_json(each) for each in (before, after))
+    return weakenings(one, other)[:_MOST_WEAKENINGS]
+
+
+def _proposal(
+    before: ContractVersion,
+    after: ContractVersion | None,
+    given_up: tuple[Weakening, ...],
+    by: Principal,
+    at: datetime,
+) -> Proposal:
+    candidate, version = (NOTHING, "") if after is None else (after.fingerprint, after.version)
+    return Proposal(before.contract_id, before.fingerprint, candidate, version, given_up, by.name, at)
+
+
+def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datetime) -> None:
+    subject = _subject(stores, wanted.contract_id)
+    found = stores.proposals.find(wanted.contract_id, wanted.base, wanted.candidate)
+    if by is ANONYMOUS:
+        stores.audit.append(_change(wanted, by, SELF_APPROVED, subject, at))
+    elif found is None:
+        raise NotApproved(wanted)
+    elif found.approved_by is None:
+        if found.proposed_by == by.name or not by.may(Role.APPROVER, subject):
+            raise NotApproved(found)
+        stores.audit.append(_change(found, by, APPROVED, subject, at))
+    if found is not None:
+        stores.proposals.remove(found)
+
+
+def _propose(stores: Stores, proposal: Proposal) -> None:
+    """Keep a proposal once: it stays that of whoever made it first."""
+    if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
+        return
+    stores.proposals.put(proposal)
+    subject = _subject(stores, proposal.contract_id)
+    at, who = proposal.proposed_at, proposal.proposed_by
+    stores.audit.append(Change(at, who, PROPOSED, subject, proposal.base, proposal.candidate))
+
+
+def _current(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
+    _subject(stores, contract_id)
+    enforced = baseline(stores, contract_id)
+    if enforced is None:
+        return ()
+    found = stores.proposals.of_contract(contract_id)
+    return tuple(each for each in found if each.base == enforced.fingerprint)
+
+
+def _decided(stores: Stores, contract_id: str, candidate: str, by: Principal) -> tuple[Proposal, str]:
+    """Return the proposal that an approver decides about, and its subject. Raises NotFoundError, Forbidden."""
+    found = next((each for each in _current(stores, contract_id) if each.candidate == candidate), None)
+    if found is None:
+        raise NotFoundError(
+            f"nobody proposed the candidate {candidate} against the version of {contract_id} that is enforced now; have "
+            "its author publish it again"
+        )
+    subject = _subject(stores, contract_id)
+    if not by.may(Role.APPROVER, subject):
+        raise forbidden(by, Role.APPROVER, f"of the subject {subject}")
+    return found, subject
+
+
+def _subject(stores: Stores, contract_id: str) -> str:
+    topic = stores.contracts.topic_of(contract_id)
+    if topic is None:
+        raise NotFoundError(f"no contract is published under the id {contract_id}")
+    return subject_of(topic)
+
+
+def _change(proposal: Proposal, by: Principal, action: str, subject: str, at: datetime) -> Change:
+    return Change(at, by.name, action, subject, proposal.base, proposal.candidate)
+
+
+def _sentence(proposal: Proposal) -> str:
+    told = [each.sentence for each in proposal.weakenings]
+    if len(told) > _TOLD:
+        told = [*told[:_TOLD], f"and {len(told) - _TOLD} more"]
+    what = f"{proposal.contract_id} {proposal.version}" if proposal.version else proposal.contract_id
+    return f"{what} would be less strict than what is enforced: {'; '.join(told)}. {next_step(proposal)}"
+
+
+def next_step(proposal: Proposal) -> str:
+    """Return what has to happen before the change takes effect."""
+    return (
+        f"Have another person than {proposal.proposed_by}, with the role approver, run `tidegate approve "
+        f"{proposal.contract_id} {proposal.candidate}`, then make the same request again"
+    )

@@ -1,0 +1,232 @@
+"""What a candidate breaks of what is enforced, for whom, and who has still to agree before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from contracts.compatibility.consumers import unacknowledged
+from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
+from contracts.compatibility.levels import is_transitive
+from contracts.compatibility.readers import compare_for
+from contracts.compatibility.versions import suggested_version
+from contracts.document.fingerprint import fingerprint
+from contracts.document.load import dump_contract
+from contracts.document.model import Compatibility, Consumer, DataContract
+from contracts.document.semver import major_of, next_major, precedence
+from contracts.errors import ConflictError
+from gateway.registry.schema_compatibility import LENIENT, Earlier, check_compatibility
+from gateway.registry.schemas.entities import Config
+from gateway.registry.schemas.names import subject_of
+from gateway.registry.subject_contracts import parsed_contract_schema
+from gateway.registry.subject_scope import ENFORCED, config_of
+from gateway.storage.sql import Stores
+
+_REMEMBERED = 32
+_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a candidate changes against what is enforced before it.
+
+    `candidate` is its fingerprint, which agreements name. `comparisons` are with the versions that the level looks at,
+    the newest first: of the candidate's major version, or when it begins a new one (`is_new_major`) with the newest
+    before it; empty when it is the first. `acknowledged` are the consumers that agreed to this candidate;
+    `is_break_acknowledged` says whether somebody agreed to a break that touches no registered consumer.
+    """
+
+    contract_id: str
+    version: str
+    candidate: str
+    level: Compatibility
+    comparisons: tuple[Comparison, ...]
+    is_new_major: bool
+    acknowledged: tuple[str, ...]
+    is_break_acknowledged: bool
+
+    @property
+    def breaking(self) -> tuple[Finding, ...]:
+        """The findings that the level forbids, those of the newest version first."""
+        found = (finding for comparison in self.comparisons for finding in comparison.findings)
+        return tuple(each for each in found if each.severity is FindingSeverity.BREAKING)
+
+    @property
+    def affected(self) -> tuple[str, ...]:
+        """The consumers that a breaking finding touches, sorted."""
+        return tuple(sorted({consumer for finding in self.breaking for consumer in finding.consumers}))
+
+    @property
+    def unaffected(self) -> tuple[str, ...]:
+        """The other registered consumers, sorted."""
+        known = {name for one in self.comparisons for name in (*one.affected, *one.unaffected)}
+        return tuple(sorted(known - set(self.affected)))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The consumers that have still to agree, sorted; no one has to under a new major version."""
+        if self.is_new_major:
+            return ()
+        agreed = self.acknowledged
+        asked = (unacknowledged(one, agreed, version=one.against) for one in self.comparisons)
+        return tuple(sorted({consumer for consumers in asked for consumer in consumers}))
+
+    @property
+    def needs_break_acknowledged(self) -> bool:
+        """Whether somebody has to say that it may break although no registered consumer is touched."""
+        is_break = bool(self.breaking) and not self.is_new_major and not self.affected
+        return is_break and not self.is_break_acknowledged
+
+    @property
+    def is_publishable(self) -> bool:
+        """Whether the change is compatible, agreed to, or a new major version."""
+        return not self.missing and not self.needs_break_acknowledged
+
+
+class BreakingChange(ConflictError):  # noqa: N818 - named for what was asked
+    """A candidate that breaks what is enforced, and to which not everybody agreed; `review` says all about it."""
+
+    def __init__(self, message: str, review: Review) -> None:
+        super().__init__(message, review)
+        self.review = review
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def check_publication(stores: Stores, contract: DataContract) -> None:
+    """Refuse a version that is to be enforced and breaks what is. Raises BreakingChange."""
+    found = review(stores, contract)
+    if not found.is_publishable:
+        raise BreakingChange(_sentence(stores, found), found)
+
+
+def review(stores: Stores, contract: DataContract) -> Review:
+    """Compare a contract that compiles with the enforced versions that come before it.
+
+    The level is the subject's own, or else the one that the version before promises. Consumers are those of both
+    documents and those registered apart.
+    """
+    before = _before(stores, contract)
+    line = tuple(base for base in before if major_of(base.version) == major_of(contract.version))
+    bases = line or before[:1]
+    own = config_of(stores, subject_of(contract.topic))
+    promised = bases[0].compatibility if bases else contract.compatibility
+    level = Compatibility(own.level) if own is not None and own.level else promised
+    asked = bases if line and is_transitive(level) else bases[:1]
+    apart = tuple(each.consumer for each in stores.consumers.of_contracts((contract.id,)))
+    comparisons = compare_with(asked, contract, Terms(level, own.policy if own else None), apart)
+    return reviewed(stores, contract, level, comparisons, is_new_major=bool(before) and not line)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On what terms versions are compared: the level, and the policy if one is set."""
+
+    level: Compatibility
+    policy: str | None
+
+
+def compare_with(
+    bases: Sequence[DataContract], contract: DataContract, terms: Terms, apart: tuple[Consumer, ...]
+) -> tuple[Comparison, ...]:
+    """Compare a contract with versions, for those who are registered apart as well; a lenient policy makes warnings."""
+    comparisons = tuple(_compared(base, contract, terms.level, apart) for base in bases)
+    if terms.policy != LENIENT:
+        return comparisons
+    config = Config(level=terms.level.value, policy=terms.policy)
+    return tuple(
+        _leniently(comparison, base, contract, config)
+        for comparison, base in zip(comparisons, bases, strict=True)
+    )
+
+
+def reviewed(
+    stores: Stores,
+    contract: DataContract,
+    level: Compatibility,
+    comparisons: tuple[Comparison, ...],
+    *,
+    is_new_major: bool,
+) -> Review:
+    """Put beside comparisons who agreed to the candidate."""
+    candidate = fingerprint(contract)
+    agreements = stores.consumers.acknowledgements(contract.id, candidate)
+    return Review(
+        contract.id,
+        contract.version,
+        candidate,
+        level,
+        comparisons,
+        is_new_major=is_new_major,
+        acknowledged=tuple(sorted(each.consumer for each in agreements if each.consumer is not None)),
+        is_break_acknowledged=any(each.consumer is None for each in agreements),
+    )
+
+
+def _before(stores: Stores, contract: DataContract) -> tuple[DataContract, ...]:
+    """Return the enforced versions of a contract that come before one, highest first."""
+    limit = precedence(contract.version)
+    return tuple(
+        DataContract.model_validate_json(version.document)
+        for version in stores.contracts.versions(contract.id)
+        if version.precedence < limit and version.status in ENFORCED
+    )
+
+
+def _compared(
+    base: DataContract, candidate: DataContract, level: Compatibility, apart: tuple[Consumer, ...]
+) -> Comparison:
+    readers = tuple(each.model_dump_json(by_alias=True) for each in apart)
+    return _proven(dump_contract(base), dump_contract(candidate), level, readers)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _proven(base: bytes, candidate: bytes, level: Compatibility, apart: tuple[str, ...]) -> Comparison:
+    """Compare two documents, once: the proofs are made before the writers' turn and are known in it."""
+    readers = tuple(Consumer.model_validate_json(each) for each in apart)
+    before, after = (DataContract.model_validate_json(one) for one in (base, candidate))
+    return compare_for(readers, before, after, level)
+
+
+def _leniently(
+    comparison: Comparison, base: DataContract, candidate: DataContract, config: Config
+) -> Comparison:
+    """Make warnings of what the subject's lenient policy lets pass: declaring what was undeclared."""
+    earlier = Earlier(f"version {base.version}", parsed_contract_schema(base))
+    if not check_compatibility(parsed_contract_schema(candidate), config, (earlier,)).is_compatible:
+        return comparison
+    findings = tuple(
+        replace(each, severity=FindingSeverity.WARNING)
+        if each.severity is FindingSeverity.BREAKING and each.code.startswith("schema.")
+        else each
+        for each in comparison.findings
+    )
+    version = suggested_version(comparison.against, findings)
+    return replace(comparison, findings=findings, suggested_version=version)
+
+
+def _sentence(stores: Stores, found: Review) -> str:
+    """Return what breaks, for whom, and the ways out."""
+    told = [_told(finding) for finding in found.breaking]
+    if len(told) > _TOLD:
+        told = [*told[:_TOLD], f"and {len(told) - _TOLD} more"]
+    highest = stores.contracts.highest_name(found.contract_id) or found.version
+    if found.missing:
+        agreement = f"have {', '.join(found.missing)} acknowledge the candidate {found.candidate}"
+        who = ""
+    else:
+        agreement = f"have an approver acknowledge the candidate {found.candidate} as breaking"
+        who = "No registered consumer is affected. "
+    return (
+        f"{found.contract_id} {found.version} is not compatible ({found.level.value}) with what is enforced: "
+        f"{'; '.join(told)}. {who}Publish it as {next_major(highest)}, change it back, or {agreement}"
+    )
+
+
+def _told(finding: Finding) -> str:
+    shown = f", counterexample: {finding.counterexample.text}" if finding.counterexample else ""
+    touching = f", affecting {', '.join(finding.consumers)}" if finding.consumers else ""
+    field = f"{finding.field}: " if finding.field else ""
+    return f"{field}{finding.sentence}{touching}{shown}"

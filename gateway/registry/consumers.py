@@ -1,0 +1,258 @@
+"""Who reads a contract's records: registered apart from its document, and asked before a change breaks them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+
+from contracts.compatibility.judging import Judge
+from contracts.document.fields import suggestion
+from contracts.document.load import parse_contract
+from contracts.document.model import Consumer, DataContract, JsonSchema, Status
+from contracts.errors import ConflictError, ContractError, NotFoundError, Problem
+from contracts.formats.json_schema import JsonSchemaFormat
+from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, may_publish, subject_of
+from gateway.registry.changes import Review, review
+from gateway.registry.lifecycle import find_alive
+from gateway.registry.publication import compiled, may_take_id
+from gateway.registry.subject_scope import ENFORCED
+from gateway.storage.audit_chain import Change, content_hash
+from gateway.storage.consumers import Acknowledgement, StoredConsumer
+from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion, Stores
+
+_DEFINITION = "/schema/definition"
+
+
+class WrongConsumer(ContractError):  # noqa: N818 - named for what is wrong
+    """A consumer that reads what there is not, or assumes what is no JSON Schema; `problems` point into the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConsumer:
+    """A consumer of a contract; `registered` is None for one that only the contract's document names."""
+
+    consumer: Consumer
+    registered: StoredConsumer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What somebody agrees to: a candidate by its fingerprint, or a draft by its version; exactly one is given.
+
+    `consumer` is None for a break that touches no registered consumer. `by` names the person.
+    """
+
+    consumer: str | None
+    candidate: str | None = None
+    version: str | None = None
+    by: str | None = None
+
+
+class ConsumerBook:
+    """The consumers of contracts, and what they agreed to."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def register(
+        self, contract_id: str, consumer: Consumer, by: Principal = ANONYMOUS
+    ) -> tuple[StoredConsumer, bool]:
+        """Register a consumer, or change what one reads; returns it as it is kept, and whether it is new.
+
+        A consumer that reads something else has agreed to nothing. Raises NotFoundError, WrongConsumer, and Forbidden
+        for a change by somebody who may not approve: it would do away with an objection.
+        """
+        stored = StoredConsumer(contract_id, consumer, by.name, self._now())
+
+        def work(stores: Stores) -> tuple[StoredConsumer, bool]:
+            subject = _subject(stores, contract_id)
+            known = stores.consumers.find(contract_id, consumer.id)
+            if known is not None and known.consumer == consumer:
+                return known, False
+            _check(consumer, _current(stores, contract_id))
+            if known is not None:
+                _require_approver(by, subject)
+            stores.consumers.withdraw(contract_id, consumer.id)  # also of one that only the document named
+            stores.consumers.put(stored)
+            action = "contract.consumer-registered" if known is None else "contract.consumer-changed"
+            before = None if known is None else _hash(known.consumer)
+            stores.audit.append(
+                Change(stored.registered_at, by.name, action, subject, before, _hash(consumer))
+            )
+            return stored, known is None
+
+        return self._database.write(work)
+
+    def remove(self, contract_id: str, consumer_id: str, by: Principal = ANONYMOUS) -> StoredConsumer:
+        """Forget a registered consumer. Raises NotFoundError, ConflictError for one that only the document names."""
+        at = self._now()
+
+        def work(stores: Stores) -> StoredConsumer:
+            subject = _subject(stores, contract_id)
+            found = stores.consumers.find(contract_id, consumer_id)
+            if found is None:
+                known = _known(stores, contract_id)
+                if consumer_id in known:
+                    raise ConflictError(
+                        f"{consumer_id} stands in the contract's document; publish a version without it"
+                    )
+                raise _unknown_consumer(contract_id, consumer_id, known)
+            stores.consumers.remove(contract_id, consumer_id)
+            stores.consumers.withdraw(contract_id, consumer_id)
+            gone = _hash(found.consumer)
+            stores.audit.append(Change(at, by.name, "contract.consumer-removed", subject, gone, None))
+            return found
+
+        return self._database.write(work)
+
+    def consumers(self, contract_id: str) -> tuple[KnownConsumer, ...]:
+        """List who reads a contract's records, by id. Raises NotFoundError."""
+
+        def work(stores: Stores) -> tuple[KnownConsumer, ...]:
+            _subject(stores, contract_id)
+            known = _known(stores, contract_id)
+            return tuple(known[name] for name in sorted(known))
+
+        return self._database.read(work)
+
+    def readers(self, versions: Sequence[ContractVersion]) -> dict[int, tuple[str, ...]]:
+        """Say who still reads the deprecated ones among some versions: ids of consumers by registry id, sorted."""
+        asked = [version for version in versions if version.status == Status.DEPRECATED]
+        if not asked:
+            return {}
+        contract_ids = sorted({version.contract_id for version in asked})
+        apart = self._database.read(lambda stores: stores.consumers.of_contracts(contract_ids))
+        return {version.registry_id: _readers(version, apart) for version in asked}
+
+    def check(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Review:
+        """Return what publishing a document would break, and for whom; nothing is kept.
+
+        Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for an id of others.
+        """
+        contract = compiled(parse_contract(document, name=name, read_schema=None)).contract
+        may_publish(by, subject_of(contract.topic))
+
+        def work(stores: Stores) -> Review:
+            may_take_id(stores, contract.id, by)
+            return review(stores, contract)
+
+        return self._database.read(work)
+
+    def acknowledge(
+        self, contract_id: str, wanted: Agreement, by: Principal = ANONYMOUS
+    ) -> tuple[Acknowledgement, bool]:
+        """Note that a consumer agrees to a candidate; returns the agreement, and whether it is new.
+
+        It holds for this candidate only: another document has another fingerprint. Raises NotFoundError,
+        ConflictError for a version that is published already.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[Acknowledgement, bool]:
+            subject = _subject(stores, contract_id)
+            known = _known(stores, contract_id)
+            if wanted.consumer is not None and wanted.consumer not in known:
+                raise _unknown_consumer(contract_id, wanted.consumer, known)
+            candidate = wanted.candidate or _draft(stores, contract_id, wanted.version or "")
+            for one in stores.consumers.acknowledgements(contract_id, candidate):
+                if one.consumer == wanted.consumer:
+                    return one, False
+            made = Acknowledgement(contract_id, candidate, wanted.consumer, wanted.by, by.name, at)
+            stores.consumers.acknowledge(made)
+            content = {"consumer": made.consumer, "candidate": candidate, "agreed_by": made.agreed_by}
+            action = "contract.change-acknowledged"
+            stores.audit.append(Change(at, by.name, action, subject, None, content_hash(content)))
+            return made, True
+
+        return self._database.write(work)
+
+    def acknowledgements(self, contract_id: str) -> tuple[Acknowledgement, ...]:
+        """List what was agreed to, oldest first. Raises NotFoundError."""
+
+        def work(stores: Stores) -> tuple[Acknowledgement, ...]:
+            _subject(stores, contract_id)
+            return stores.consumers.acknowledgements(contract_id)
+
+        return self._database.read(work)
+
+
+def _subject(stores: Stores, contract_id: str) -> str:
+    topic = stores.contracts.topic_of(contract_id)
+    if topic is None:
+        raise NotFoundError(f"no contract is published under the id {contract_id}")
+    return subject_of(topic)
+
+
+def _current(stores: Stores, contract_id: str) -> DataContract:
+    found = stores.contracts.highest(contract_id, ENFORCED) or stores.contracts.highest(contract_id)
+    if found is None:
+        raise NotFoundError(f"every version of {contract_id} was deleted; publish one first")
+    return DataContract.model_validate_json(found.document)
+
+
+def _known(stores: Stores, contract_id: str) -> dict[str, KnownConsumer]:
+    """Give, by id, who is registered apart and who stands in a document that is enforced or a draft."""
+    found: dict[str, KnownConsumer] = {}
+    for version in reversed(stores.contracts.versions(contract_id)):
+        if version.status != Status.RETIRED:
+            contract = DataContract.model_validate_json(version.document)
+            found |= {each.id: KnownConsumer(each, None) for each in contract.consumers}
+    for stored in stores.consumers.of_contracts((contract_id,)):
+        found[stored.consumer.id] = KnownConsumer(stored.consumer, stored)
+    return found
+
+
+def _readers(version: ContractVersion, apart: Sequence[StoredConsumer]) -> tuple[str, ...]:
+    written = {str(each["id"]) for each in json.loads(version.document or b"{}").get("consumers", ())}
+    named = {each.consumer.id for each in apart if each.contract_id == version.contract_id}
+    return tuple(sorted(written | named))
+
+
+def _check(consumer: Consumer, contract: DataContract) -> None:
+    """Hold a consumer to the schema that is enforced. Raises WrongConsumer with every mistake."""
+    fields = Judge(contract).fields
+    problems = [
+        Problem(f"/reads/{index}", f"the schema declares no field `{read}`{suggestion(read, fields)}")
+        for index, read in enumerate(consumer.reads)
+        if fields.find(read) is None
+    ]
+    if consumer.assumes is not None:
+        try:
+            JsonSchemaFormat(JsonSchema(type="json-schema", definition=consumer.assumes))
+        except ContractError as error:
+            problems += [
+                Problem("/assumes" + each.pointer.removeprefix(_DEFINITION), each.message)
+                for each in error.problems
+            ]
+    if problems:
+        raise WrongConsumer(tuple(problems))
+
+
+def _require_approver(by: Principal, subject: str) -> None:
+    if not by.may(Role.APPROVER, subject):
+        raise forbidden(by, Role.APPROVER, f"of the subject {subject} to change what a consumer reads")
+
+
+def _draft(stores: Stores, contract_id: str, version: str) -> str:
+    found = find_alive(stores, contract_id, version)
+    if found.status != Status.DRAFT:
+        raise ConflictError(
+            f"{contract_id} {version} is {found.status}, and nobody has to agree to it; name a draft, or a candidate by "
+            "its fingerprint"
+        )
+    return found.fingerprint
+
+
+def _unknown_consumer(contract_id: str, consumer_id: str, known: dict[str, KnownConsumer]) -> NotFoundError:
+    near = get_close_matches(consumer_id, known, n=1)
+    advice = f"did you mean {near[0]}?" if near else "register it first"
+    return NotFoundError(f"{contract_id} has no consumer {consumer_id}; {advice}")
+
+
+def _hash(consumer: Consumer) -> str:
+    return content_hash(consumer.model_dump(mode="json", by_alias=True))

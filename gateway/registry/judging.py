@@ -1,0 +1,77 @@
+"""Judges posted records with the plan that the streaming job uses."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from contracts.document.model import DataContract
+from contracts.explain.account import Teller, Told
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.verdict import Verdict
+from gateway.registry.publication import Registry
+from gateway.registry.subject_reading import SubjectReader
+from gateway.registry.writers import with_writers
+from gateway.storage.sql import ContractVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdicts on some records, in their order, what they mean, and the version that judged them.
+
+    `told` has for each record what its violations mean, without the value of any classified field.
+    """
+
+    version: ContractVersion
+    verdicts: tuple[Verdict, ...]
+    told: tuple[tuple[Told, ...], ...]
+
+
+class PlanCache:
+    """The plans used last, by fingerprint; safe for threads. A plan compiled twice in a race is the same plan."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._plans: OrderedDict[str, EnforcementPlan] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def plan(self, version: ContractVersion) -> EnforcementPlan:
+        """Return the compiled plan of a published version."""
+        with self._lock:
+            plan = self._plans.get(version.fingerprint)
+            if plan is not None:
+                self._plans.move_to_end(version.fingerprint)
+                return plan
+        plan = compile_plan(DataContract.model_validate_json(version.document))
+        with self._lock:
+            self._plans[version.fingerprint] = plan
+            while len(self._plans) > self._size:
+                self._plans.popitem(last=False)
+        return plan
+
+
+class Judging:
+    """Judges records against a published version; nothing is kept of them."""
+
+    def __init__(self, registry: Registry, plans: PlanCache, subjects: SubjectReader) -> None:
+        self._registry = registry
+        self._plans = plans
+        self._subjects = subjects
+
+    def judge(self, contract_id: str, version: str, values: tuple[bytes | None, ...]) -> Judgement:
+        """Judge record values byte for byte (None: a tombstone). Raises NotFoundError."""
+        found = self._registry.version(contract_id, version)
+        plan = self._plans.plan(found)
+        if plan.contract.framing != "confluent-header":  # what is posted has no headers
+            plan = with_writers(plan, self._subjects)
+        given = pa.array(values, type=pa.large_binary())
+        judged = plan.judge(given)
+        verdicts = tuple(plan.explain_each(given, failed=judged.field("failed")))
+        teller = Teller.of(plan)
+        told = (
+            teller.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
+        )
+        return Judgement(found, verdicts, tuple(told))

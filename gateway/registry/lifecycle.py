@@ -1,0 +1,196 @@
+"""The life of published versions: promotion, deprecation, retirement, deletion, and what was enforced at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from contracts.document.model import DataContract, Status
+from contracts.errors import ConflictError, NotFoundError
+from contracts.judge.plan import compile_plan
+from gateway.access.principal import ANONYMOUS, Principal
+from gateway.registry.approvals import held_to_approval, write_held
+from gateway.registry.changes import check_publication
+from gateway.registry.schemas.names import subject_of
+from gateway.registry.subject_contracts import add_subject_version
+from gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion, Stores
+
+TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+    Status.DRAFT: (Status.ACTIVE, Status.RETIRED),
+    Status.ACTIVE: (Status.DEPRECATED,),
+    Status.DEPRECATED: (Status.ACTIVE, Status.RETIRED),
+    Status.RETIRED: (),
+}
+"""What a version of a status may become. A retired version is never enforced again."""
+
+
+class ContractLifecycle:
+    """Changes what a published version is; its document never changes."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def change_status(
+        self, contract_id: str, version: str, status: Status, by: Principal = ANONYMOUS
+    ) -> ContractVersion:
+        """Set the status of a version; the one that it has is no change.
+
+        Raises NotFoundError, ConflictError for a step that no version takes, BreakingChange for a promotion that
+        consumers have not agreed to, NotApproved for a step that weakens what is enforced, ContractError for a promotion of what does not compile.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> ContractVersion:
+            found = find_alive(stores, contract_id, version)
+            if found.status == status:
+                return found
+            check_mode(stores, found.topic)
+            if status not in TRANSITIONS[found.status]:
+                raise ConflictError(_refused_step(found, status))
+            if found.status == Status.DRAFT and status == Status.ACTIVE:
+                contract = DataContract.model_validate_json(found.document)
+                compile_plan(contract)
+                check_publication(stores, contract)
+                if stores.subjects.of_contract(found.registry_id) is None:
+                    add_subject_version(stores, found, at)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.change_status(found.registry_id, status.value, at)
+            _end_shadow(stores, found, status)
+            action = f"contract.{found.status}-to-{status.value}"
+            stores.audit.append(_change(found, by, action, at))
+            return find_alive(stores, contract_id, version)
+
+        return write_held(self._database, work)
+
+    def delete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
+        """Delete a version softly: it is enforced and listed no more, here and among subjects.
+
+        Raises NotFoundError, ConflictError for a version that other schemas refer to, NotApproved when a less strict
+        version would be enforced.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> ContractVersion:
+            found = find_alive(stores, contract_id, version)
+            check_mode(stores, found.topic)
+            subject_version = stores.subjects.of_contract(found.registry_id)
+            if subject_version is not None:
+                subject, number = subject_version.subject, subject_version.number
+                by_ids = stores.subjects.referenced_by(subject, number)
+                if by_ids:
+                    ids = ", ".join(map(str, by_ids))
+                    raise ConflictError(
+                        f"the schemas {ids} refer to version {number} of {subject}; delete them first"
+                    )
+                stores.subjects.set_deleted(subject, (number,), at)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.delete(found.registry_id, found.status, at)
+            stores.audit.append(_change(found, by, "contract.deleted", at, is_gone=True))
+            return found
+
+        return write_held(self._database, work)
+
+    def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
+        """Bring a deleted version back with the status that it had. Raises NotFoundError, ConflictError when it is purged."""
+        at = self._now()
+
+        def work(stores: Stores) -> ContractVersion:
+            found = stores.contracts.version(contract_id, version)
+            if found is None or found.deleted_at is None:
+                return find_alive(stores, contract_id, version)
+            if found.is_purged:
+                raise ConflictError(
+                    f"{contract_id} {version} was deleted for good; publish it under a new version"
+                )
+            check_mode(stores, found.topic)
+            subject_version = stores.subjects.of_contract(found.registry_id)
+            if subject_version is not None:
+                stores.subjects.set_deleted(subject_version.subject, (subject_version.number,), None)
+            with held_to_approval(stores, contract_id, by, at):
+                stores.lifecycle.undelete(found.registry_id, found.status, at)
+            stores.audit.append(_change(found, by, "contract.undeleted", at, is_new=True))
+            return find_alive(stores, contract_id, version)
+
+        return write_held(self._database, work)
+
+    def as_of(self, contract_id: str, at: datetime) -> ContractVersion:
+        """Find the version that was enforced at an instant: the highest that was active or deprecated then.
+
+        Raises NotFoundError.
+        """
+
+        def work(stores: Stores) -> ContractVersion:
+            registry_id = stores.lifecycle.highest_as_of(contract_id, ENFORCED, at)
+            found = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
+            if found is None:
+                if stores.contracts.topic_of(contract_id) is None:
+                    raise NotFoundError(f"no contract is published under the id {contract_id}")
+                raise NotFoundError(
+                    f"no version of {contract_id} was active or deprecated at {at.isoformat()}"
+                )
+            if found.is_purged:
+                raise NotFoundError(
+                    f"{contract_id} {found.version} was enforced at {at.isoformat()}, and was deleted for good since"
+                )
+            return found
+
+        return self._database.read(work)
+
+
+def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersion:
+    """Find a version that is not deleted. Raises NotFoundError."""
+    found = stores.contracts.version(contract_id, version)
+    if found is not None and found.deleted_at is None:
+        return found
+    if found is not None:
+        advice = "" if found.is_purged else "; undelete it, or publish a new version"
+        raise NotFoundError(f"{contract_id} {version} was deleted{advice}")
+    highest = stores.contracts.highest(contract_id)
+    if highest is None:
+        raise NotFoundError(f"no contract is published under the id {contract_id}")
+    raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
+
+
+def _end_shadow(stores: Stores, found: ContractVersion, status: Status) -> None:
+    """Judge a version beside the enforced one no more that is enforced itself now, or never will be.
+
+    The entry about its status tells of it in the log of changes; what it found is kept.
+    """
+    control = stores.controls.find(found.contract_id)
+    if control.shadow == found.version and status in {Status.ACTIVE, Status.RETIRED}:
+        stores.controls.put(control.shadowed(None))
+
+
+def check_mode(stores: Stores, topic: str) -> None:
+    """Refuse a change of a contract whose subject is read-only. Raises ConflictError."""
+    subject = subject_of(topic)
+    if mode_in_scope(stores, subject) in {READONLY, READONLY_OVERRIDE}:
+        raise ConflictError(f"the subject {subject} is in read-only mode; set its mode to READWRITE first")
+
+
+def _refused_step(found: ContractVersion, status: Status) -> str:
+    steps = TRANSITIONS[found.status]
+    may = (
+        f"it can become {' or '.join(steps)}"
+        if steps
+        else "a retired version stays so; publish a new version"
+    )
+    return f"{found.contract_id} {found.version} is {found.status} and cannot become {status.value}; {may}"
+
+
+def _change(
+    found: ContractVersion,
+    by: Principal,
+    action: str,
+    at: datetime,
+    *,
+    is_gone: bool = False,
+    is_new: bool = False,
+) -> Change:
+    before = None if is_new else found.fingerprint
+    after = None if is_gone else found.fingerprint
+    return Change(at, by.name, action, subject_of(found.topic), before, after)

@@ -1,0 +1,249 @@
+"""The registry: contract versions, published once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from contracts.document.fingerprint import fingerprint
+from contracts.document.load import LoadedContract, dump_contract, parse_contract
+from contracts.document.model import DataContract, Status
+from contracts.document.semver import next_minor, precedence
+from contracts.errors import ConflictError, ContractError, NotFoundError, Problem
+from contracts.judge.plan import compile_plan
+from contracts.lint.spelling import Spelling, check_spelling
+from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from gateway.registry.changes import check_publication
+from gateway.registry.lifecycle import check_mode, find_alive
+from gateway.registry.subject_contracts import add_subject_version, next_number
+from gateway.registry.subject_scope import ENFORCED
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion, Stores, VersionFilter
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The answer to a publication: the version as it is kept, whether it is new, and names that may be misspelt."""
+
+    version: ContractVersion
+    is_new: bool
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContractPage:
+    """A part of the list of contracts, each as its current version; `total` counts the whole list."""
+
+    contracts: tuple[ContractVersion, ...]
+    total: int
+
+
+class Registry:
+    """Publishes and finds contract versions."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
+        """Publish a self-contained contract document, YAML or JSON; `name` stands in error messages.
+
+        The same content again is no change. Raises ContractError for a document that does not compile,
+        ConflictError for a changed document under a used version and for a topic that another contract owns,
+        BreakingChange for a change that consumers have not agreed to, NotApproved for one that weakens what is
+        enforced,
+        Forbidden for a topic that `by` may not publish for, and for a new id outside of their prefixes.
+        """
+        loaded = parse_contract(document, name=name, read_schema=None)
+        contract = loaded.contract
+        may_publish(by, subject_of(contract.topic))
+        warnings = compiled(loaded).warnings
+        candidate = ContractVersion(
+            registry_id=0,
+            contract_id=contract.id,
+            number=0,
+            version=contract.version,
+            precedence=precedence(contract.version),
+            topic=contract.topic,
+            status=contract.status.value,
+            domain=contract.domain,
+            fingerprint=fingerprint(contract),
+            document=dump_contract(contract),
+            published_at=self._now(),
+        )
+        if candidate.status in ENFORCED:
+            with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
+                self._database.read(lambda stores: check_publication(stores, contract))
+        self._database.read(lambda stores: foresee(stores, contract))
+        kept = write_held(self._database, lambda stores: _keep(stores, candidate, contract, by))
+        return replace(kept, warnings=warnings)
+
+    def version(self, contract_id: str, version: str) -> ContractVersion:
+        """Find one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
+        return self._database.read(lambda stores: _find(stores, contract_id, version))
+
+    def by_registry_id(self, registry_id: int, by: Principal = ANONYMOUS) -> ContractVersion:
+        """Find one version by its global number. Raises NotFoundError, also when `by` may not see it."""
+        found = self._database.read(lambda stores: stores.contracts.by_registry_id(registry_id))
+        if found is None or found.is_purged or not by.sees(subject_of(found.topic)):
+            raise NotFoundError(f"no contract version has the registry id {registry_id}")
+        return found
+
+    def versions(self, contract_id: str) -> tuple[ContractVersion, ...]:
+        """List the versions of a contract, highest first. Raises NotFoundError."""
+        found = self._database.read(lambda stores: stores.contracts.versions(contract_id))
+        if not found:
+            raise _unknown(contract_id)
+        return found
+
+    def contract_of_topic(self, topic: str) -> str | None:
+        """Return the id of the contract that owns a topic; None for a topic without one."""
+        return self._database.read(lambda stores: stores.contracts.contract_of_topic(topic))
+
+    def contracts(self, wanted: VersionFilter, *, offset: int, limit: int) -> ContractPage:
+        """List contracts by id, filtered by properties of their current version."""
+        return ContractPage(
+            *self._database.read(lambda stores: stores.contracts.page(wanted, ENFORCED, offset, limit))
+        )
+
+
+def compiled(loaded: LoadedContract) -> LoadedContract:
+    """Return a contract that compiles and names no member that a closed object cannot have, with its warnings.
+
+    Raises ContractError with the place of each mistake.
+    """
+    spelling = Spelling()
+    try:
+        compile_plan(loaded.contract)
+        spelling = check_spelling(loaded.contract)
+        errors = spelling.errors
+    except ContractError as error:
+        errors = error.problems
+    if errors:
+        raise ContractError(tuple(loaded.locate(problem) for problem in errors))
+    return replace(loaded, warnings=tuple(loaded.locate(each) for each in spelling.warnings))
+
+
+def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
+    """Let somebody publish under an id that is theirs already, or new and one of their prefixes.
+
+    A stream, its table and the contract that the Confluent face makes for a topic have the name of the id: who takes
+    it takes it from the team of that name. Raises Forbidden in the same words whether the id exists or not, and
+    ConflictError for one of their prefixes that governs a topic of others.
+    """
+    topic = stores.contracts.topic_of(contract_id)
+    if topic is not None and by.sees(subject_of(topic)):
+        return
+    may_publish(by, subject_of(contract_id))
+    if topic is not None:
+        raise ConflictError(f"the id {contract_id} is taken; publish under another one")
+
+
+def _keep(stores: Stores, candidate: ContractVersion, contract: DataContract, by: Principal) -> Publication:
+    may_take_id(stores, candidate.contract_id, by)
+    found = stores.contracts.version(candidate.contract_id, candidate.version)
+    if found is not None:
+        if found.deleted_at is not None:
+            raise _deleted_version(stores, found)
+        if found.fingerprint != candidate.fingerprint:
+            raise _used_version(stores, found)
+        if found.status == Status.DRAFT:
+            propose_draft(stores, found, by, candidate.published_at)
+        return Publication(found, is_new=False)
+    _claim_topic(stores, candidate)
+    check_mode(stores, candidate.topic)
+    if candidate.status in ENFORCED:
+        check_publication(stores, contract)
+    before = stores.contracts.highest(candidate.contract_id)
+    stores.audit.append(
+        Change(
+            candidate.published_at,
+            by.name,
+            "contract.published",
+            subject_of(candidate.topic),
+            before.fingerprint if before else None,
+            candidate.fingerprint,
+        )
+    )
+    with held_to_approval(stores, candidate.contract_id, by, candidate.published_at):
+        kept = _add(stores, candidate)
+    if kept.status == Status.DRAFT:
+        propose_draft(stores, kept, by, candidate.published_at)
+    return Publication(kept, is_new=True)
+
+
+def _add(stores: Stores, candidate: ContractVersion) -> ContractVersion:
+    """Keep a new version; unless it is a draft, it is a version of its subject too, under the same number."""
+    number = next_number(stores, subject_of(candidate.topic))
+    kept = stores.contracts.add_version(replace(candidate, number=number))
+    stores.lifecycle.record(kept.registry_id, kept.status, kept.published_at)
+    if kept.status != Status.DRAFT:
+        add_subject_version(stores, kept, kept.published_at)
+    return kept
+
+
+def _claim_topic(stores: Stores, candidate: ContractVersion) -> None:
+    topic = stores.contracts.topic_of(candidate.contract_id)
+    if topic == candidate.topic:
+        return
+    if topic is not None:
+        raise ConflictError(
+            f"{candidate.contract_id} governs the topic {topic} in every version; "
+            f"publish the contract of {candidate.topic} under an id of its own"
+        )
+    owner = stores.contracts.contract_of_topic(candidate.topic)
+    if owner is not None:
+        raise ConflictError(
+            f"the topic {candidate.topic} is governed by the contract {owner}; "
+            f"publish a new version of {owner}, or name another topic"
+        )
+    stores.contracts.add_contract(candidate.contract_id, candidate.topic, candidate.published_at)
+
+
+def _deleted_version(stores: Stores, found: ContractVersion) -> ConflictError:
+    highest = stores.contracts.highest_name(found.contract_id) or found.version
+    advice = "" if found.is_purged else "undelete it, or "
+    return ConflictError(
+        f"{found.contract_id} {found.version} was deleted, and its name means nothing else; {advice}give the document "
+        f"a new version, such as {next_minor(highest)}"
+    )
+
+
+def _used_version(stores: Stores, found: ContractVersion) -> ConflictError:
+    highest = stores.contracts.highest(found.contract_id) or found
+    return ConflictError(
+        f"{found.contract_id} {found.version} is published with another content (registry id "
+        f"{found.registry_id}), and a version never changes; give the changed document a new version, "
+        f"such as {next_minor(highest.version)}"
+    )
+
+
+def _find(stores: Stores, contract_id: str, version: str) -> ContractVersion:
+    contracts = stores.contracts
+    wanted = (
+        contracts.highest(contract_id, ENFORCED)
+        if version == LATEST
+        else contracts.version(contract_id, version)
+    )
+    if wanted is not None and wanted.deleted_at is None:
+        return wanted
+    if wanted is not None:
+        return find_alive(stores, contract_id, version)
+    highest = contracts.highest(contract_id)
+    if highest is None:
+        raise _unknown(contract_id)
+    if version == LATEST:
+        raise NotFoundError(
+            f"no version of {contract_id} is active or deprecated; the highest, {highest.version}, is {highest.status}"
+        )
+    raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
+
+
+def _unknown(contract_id: str) -> NotFoundError:
+    return NotFoundError(f"no contract is published under the id {contract_id}")

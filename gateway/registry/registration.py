@@ -1,0 +1,419 @@
+"""Registering schemas under subjects, looking them up, and asking whether they would be compatible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from contracts.document.model import Status
+from gateway.access.principal import ANONYMOUS, Principal
+from gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from gateway.registry.registration_review import Judgement, governance, judge_against, judge_registration
+from gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier
+from gateway.registry.schema_content import (
+    SchemaContent,
+    dialect_for,
+    inherited_metadata,
+    metadata_of,
+    parse,
+    parsed_version,
+    references_of,
+    resolve_references,
+    rule_set_of,
+)
+from gateway.registry.schema_soundness import check_sound, reserved_conflicts
+from gateway.registry.schemas.dialects import NEWEST, Difference
+from gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
+from gateway.registry.schemas.errors import (
+    IncompatibleSchema,
+    id_mismatch,
+    id_taken,
+    invalid_schema,
+    no_import,
+    not_permitted,
+    not_read_write,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
+from gateway.registry.schemas.names import context_of, subject_to_register
+from gateway.registry.schemas.parsing import check_type
+from gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
+from gateway.registry.schemas.tags import inherited_tags, with_changed_tags
+from gateway.registry.subject_contracts import (
+    add_contract_version,
+    foresee_version,
+    line_of,
+    next_number,
+    plan_version,
+)
+from gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.schemas import StoredSchema
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted, SubjectVersion
+
+CONFLUENT_VERSION = "confluent:version"
+LATEST = -1
+_REGISTERED = "subject.version-registered"
+_IMPORTED = "subject.version-imported"
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a schema is registered: by whom, with its members in order, without being compared with anything."""
+
+    by: Principal
+    normalize: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The answer to a registration: the version, whether it is new, and the keywords that clients read differently."""
+
+    version: SubjectVersion
+    is_new: bool
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The outcome of a comparison, and what it rests on: it holds as long as that is the same."""
+
+    basis: tuple[object, ...]
+    judgement: Judgement
+
+
+class SchemaRegistration:
+    """Registers and finds schemas by what they say."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def register(self, name: str, request: SchemaRequest, manner: Manner) -> Registration:
+        """Register a schema; what is registered already is found again.
+
+        The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
+        no one waiting, and made again in it when somebody else registered meanwhile. Raises Refused.
+        """
+        subject = subject_to_register(name)
+        check_type(request.schema_type)
+        check_rule_set(request.rule_set)
+        wanted = _Wanted(subject, request, manner)
+        found, compared = self._database.read(lambda stores: _prepare(stores, wanted))
+        if found is not None:
+            return found
+        at = self._now()
+        return write_held(self._database, lambda stores: _register(stores, wanted, compared, at))
+
+    def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
+        """Find the version of a subject that has a schema. Raises Refused (40401, 40403)."""
+        subject = subject_to_register(name)
+
+        def work(stores: Stores) -> SubjectVersion:
+            shown = Deleted.SHOWN if deleted else Deleted.LEFT_OUT
+            if not stores.subjects.numbers(subject, shown):
+                raise subject_not_found(subject)
+            config = config_in_scope(stores, subject)
+            wanted = _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize))
+            content = _content(stores, wanted, config, None)
+            found = _found(stores, content, wanted, shown, normalize=normalize or bool(config.normalize))
+            if found is None:
+                raise schema_not_found()
+            return found
+
+        return self._database.read(work)
+
+    def compatibility(
+        self, name: str, request: SchemaRequest, version: int | None, *, normalize: bool
+    ) -> CompatibilityAnswer:
+        """Compare a schema with one version (-1: the latest), or with None with all as the level says. Raises Refused."""
+        subject = subject_to_register(name)
+
+        def work(stores: Stores) -> CompatibilityAnswer:
+            config = config_in_scope(stores, subject)
+            content = _content(
+                stores, _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize)), config, None
+            )
+            previous = stores.subjects.latest(subject)
+            whole = _completed(content, request, config, previous, 0)
+            check_sound(whole, config)
+            conflicts = _conflicts(whole, previous, config)
+            if conflicts:
+                return CompatibilityAnswer(conflicts)
+            told = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
+            if version is None:
+                line = line_of(stores, subject, whole.metadata, config)
+                answer = judge_registration(stores, subject, whole, config, line).answer
+                return replace(answer, warnings=(*answer.warnings, *told))
+            one = previous if version == LATEST else _live(stores, subject, version)
+            if one is None and version != LATEST:
+                raise version_not_found(version)
+            if one is None:
+                return CompatibilityAnswer((), told)
+            earlier = Earlier(f"version {one.number}", parsed_version(stores, one))
+            answer = judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
+            return replace(answer, warnings=(*answer.warnings, *told))
+
+        return self._database.read(work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A registration that somebody asks for."""
+
+    subject: str
+    request: SchemaRequest
+    manner: Manner
+
+
+def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Compared | None]:
+    """Find the version if there is one already, or compare the schema with those before it.
+
+    What is registered already is found in every mode: producers that register their schema before they write go on
+    writing when the subject becomes read-only.
+    """
+    subject, request = wanted.subject, wanted.request
+    has_id = request.id >= 0
+    config = config_in_scope(stores, subject)
+    previous = stores.subjects.latest(subject)
+    content = _content(stores, wanted, config, previous)
+    if has_id:
+        whole = _imported(content, request)
+    else:
+        whole = _completed(content, request, config, previous, next_number(stores, subject))
+    found = _already(stores, wanted, content, whole, config)
+    if found is not None:
+        return Registration(found, is_new=False, differences=content.parsed.differences), None
+    if check_writable(stores, subject) == IMPORT or has_id:
+        return None, None
+    compared = _compare(stores, wanted, whole, config)
+    line = line_of(stores, subject, whole.metadata, config)
+    if line is not None and compared.judgement.answer.is_compatible:
+        foresee_version(stores, line, whole.parsed, config)
+        foresee(stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract)
+    return None, compared
+
+
+def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: datetime) -> Registration:
+    subject, request = wanted.subject, wanted.request
+    is_import = check_writable(stores, subject) == IMPORT
+    _check_id(subject, request, is_import=is_import)
+    config = config_in_scope(stores, subject)
+    previous = stores.subjects.latest(subject)
+    content = _content(stores, wanted, config, previous)
+    number = next_number(stores, subject)
+    if is_import:
+        whole = _imported(content, request)
+    else:
+        whole = _completed(content, request, config, previous, number)
+    check_rule_set(whole.rule_set)
+    found = _already(stores, wanted, content, whole, config)
+    if found is not None:
+        return Registration(found, is_new=False, differences=content.parsed.differences)
+    judgement = Judgement(CompatibilityAnswer())
+    if not is_import:
+        if compared is None or compared.basis != _basis(stores, subject, whole, config):
+            compared = _compare(stores, wanted, whole, config)
+        judgement = compared.judgement
+        if not judgement.answer.is_compatible:
+            raise IncompatibleSchema(subject, judgement.answer.messages)
+    number = _number(stores, subject, request, number, is_import=is_import)
+    schema = _schema(stores, subject, request, whole, at)
+    line = line_of(stores, subject, whole.metadata, config)
+    registry_id = None
+    if line is not None:
+        planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
+        with held_to_approval(stores, line.contract_id, wanted.manner.by, at):
+            kept = add_contract_version(stores, line, planned, number, at)
+        if kept.status == Status.DRAFT:
+            propose_draft(stores, kept, wanted.manner.by, at)
+        registry_id = kept.registry_id
+    version = stores.subjects.add_version(
+        SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
+    )
+    before = previous.schema.guid if previous else None
+    action = _IMPORTED if is_import else _action(judgement)
+    stores.audit.append(Change(at, wanted.manner.by.name, action, subject, before, schema.guid))
+    return Registration(version, is_new=True, differences=whole.parsed.differences)
+
+
+def _check_id(subject: str, request: SchemaRequest, *, is_import: bool) -> None:
+    if is_import and request.id < 0:
+        raise not_read_write(subject)
+    if not is_import and request.id >= 0:
+        raise no_import(subject)
+    if request.id == 0:
+        raise not_permitted("An id is at least 1")
+
+
+def _number(stores: Stores, subject: str, request: SchemaRequest, following: int, *, is_import: bool) -> int:
+    if request.version < 1 or request.version == following:
+        return following
+    if not is_import:
+        raise invalid_schema(f"Version is not one more than previous version: it would be {following}")
+    if stores.subjects.version(subject, request.version) is not None:
+        raise not_permitted(f"Version {request.version} of the subject {subject} exists already")
+    return request.version
+
+
+def _schema(
+    stores: Stores, subject: str, request: SchemaRequest, whole: SchemaContent, at: datetime
+) -> StoredSchema:
+    """Find the schema in the subject's context, or keep it there. Raises Refused (42205, 42207)."""
+    context = context_of(subject)
+    found = stores.schemas.by_guid(context, whole.guid)
+    wanted = request.id if request.id > 0 else None
+    if found is not None:
+        if wanted not in {None, found.id}:
+            raise id_mismatch(found.id, request.id)
+        return found
+    if wanted is not None:
+        taken = stores.schemas.by_id(context, wanted)
+        spent = stores.schemas.spent_guid(context, wanted)
+        if taken is not None or spent not in {None, whole.guid}:
+            raise id_taken(wanted)
+    return stores.schemas.add(whole.to_keep(context), wanted, at)
+
+
+def _content(
+    stores: Stores, wanted: _Wanted, config: Config, previous: SubjectVersion | None
+) -> SchemaContent:
+    """Parse what is asked for, as it stands in the request. Without a text it is that of the previous version."""
+    request, context = wanted.request, context_of(wanted.subject)
+    if request.schema_text.strip():
+        references = resolve_references(stores, wanted.subject, request.references)
+        dialect = dialect_for(stores, wanted.subject, request.schema_type, request.schema_text, references)
+        found = parse(stores, context, request.schema_type, request.schema_text, references, dialect)
+    else:
+        if previous is None:
+            raise invalid_schema("Empty schema")
+        references = references_of(previous.schema)
+        dialect = previous.dialect or NEWEST
+        found = parsed_version(stores, previous)
+    to_add = request.tags_to_add
+    if request.propagate_tags and previous is not None:
+        to_add = (*inherited_tags(parsed_version(stores, previous), found), *to_add)
+    if to_add or request.tags_to_remove:
+        text = with_changed_tags(found, to_add, request.tags_to_remove)
+        found = parse(stores, context, found.schema_type, text, references, dialect)
+    content = SchemaContent(found, references)
+    return content.normalized() if wanted.manner.normalize or config.normalize else content
+
+
+def _imported(content: SchemaContent, request: SchemaRequest) -> SchemaContent:
+    """Return a schema just the metadata and rules that come with it: nothing is inherited by what is imported."""
+    return replace(content, metadata=request.metadata, rule_set=request.rule_set)
+
+
+def _completed(
+    content: SchemaContent,
+    request: SchemaRequest,
+    config: Config,
+    previous: SubjectVersion | None,
+    number: int,
+) -> SchemaContent:
+    """Return a schema its metadata and rules: defaults, then its own or else inherited ones, then overrides."""
+    metadata: Metadata | None = request.metadata
+    rule_set: RuleSet | None = request.rule_set
+    if previous is not None:
+        metadata = inherited_metadata(previous.schema) if metadata is None else metadata
+        rule_set = rule_set_of(previous.schema) if rule_set is None else rule_set
+    metadata = merge_metadata(merge_metadata(config.default_metadata, metadata), config.override_metadata)
+    rule_set = merge_rule_sets(merge_rule_sets(config.default_rule_set, rule_set), config.override_rule_set)
+    if request.version != 0 or (metadata is not None and CONFLUENT_VERSION in metadata.properties):
+        metadata = (metadata or Metadata()).with_property(CONFLUENT_VERSION, str(number))
+    return replace(content, metadata=metadata, rule_set=rule_set)
+
+
+def _already(
+    stores: Stores, wanted: _Wanted, content: SchemaContent, whole: SchemaContent, config: Config
+) -> SubjectVersion | None:
+    """Find the version that a registration would repeat."""
+    subject, request = wanted.subject, wanted.request
+    if request.id >= 0:
+        found = stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
+        is_same = found is not None and found.schema.id == request.id
+        return found if is_same and request.version in {0, found.number if found else 0} else None
+    if request.version > 0:
+        return _same_version(stores, subject, whole, request.version)
+    extras = (
+        config.default_metadata,
+        config.override_metadata,
+        config.default_rule_set,
+        config.override_rule_set,
+    )
+    says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
+    if request.version == 0 and says_nothing:
+        normalize = wanted.manner.normalize or bool(config.normalize)
+        return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)
+    return stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
+
+
+def _same_version(stores: Stores, subject: str, whole: SchemaContent, number: int) -> SubjectVersion | None:
+    found = _live(stores, subject, number)
+    if found is None:
+        return None
+    versioned = (whole.metadata or Metadata()).with_property(CONFLUENT_VERSION, str(number))
+    return found if replace(whole, metadata=versioned).guid == found.schema.guid else None
+
+
+def _found(
+    stores: Stores, content: SchemaContent, wanted: _Wanted, deleted: Deleted, *, normalize: bool
+) -> SubjectVersion | None:
+    """Find a schema by all that the request says of it; what it leaves out may be anything."""
+    subject, request = wanted.subject, wanted.request
+    if request.metadata is None and request.rule_set is None:
+        found = stores.subjects.find(subject, deleted=deleted, text=content.text_hash)
+        if found is None and normalize:
+            found = stores.subjects.find(subject, deleted=deleted, normal=content.normal_hash)
+        return found
+    for version in stores.subjects.with_text(subject, content.text_hash, deleted):
+        if version.schema.guid == _guid_with(content, request, version):
+            return version
+    return None
+
+
+def _guid_with(content: SchemaContent, request: SchemaRequest, version: SubjectVersion) -> str:
+    metadata = metadata_of(version.schema) if request.metadata is None else request.metadata
+    rule_set = rule_set_of(version.schema) if request.rule_set is None else request.rule_set
+    return replace(content, metadata=metadata, rule_set=rule_set).guid
+
+
+def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:
+    found = stores.subjects.version(subject, number)
+    return None if found is None or found.deleted_at is not None else found
+
+
+def _compare(stores: Stores, wanted: _Wanted, whole: SchemaContent, config: Config) -> _Compared:
+    check_sound(whole, config)
+    line = line_of(stores, wanted.subject, whole.metadata, config)
+    conflicts = _conflicts(whole, stores.subjects.latest(wanted.subject), config)
+    judgement = Judgement(CompatibilityAnswer(conflicts))
+    if not conflicts:
+        judgement = judge_registration(stores, wanted.subject, whole, config, line)
+    if wanted.manner.force and not judgement.answer.is_compatible:
+        judgement = Judgement(CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True)
+    return _Compared(_basis(stores, wanted.subject, whole, config), judgement)
+
+
+def _conflicts(whole: SchemaContent, previous: SubjectVersion | None, config: Config) -> tuple[str, ...]:
+    return reserved_conflicts(whole, None if previous is None else metadata_of(previous.schema), config)
+
+
+def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> tuple[object, ...]:
+    line = line_of(stores, subject, whole.metadata, config)
+    promise = governance(stores, subject, line, config)
+    return config, whole.guid, stores.subjects.alive(subject), line, promise
+
+
+def _action(judgement: Judgement) -> str:
+    if judgement.is_forced:
+        return f"{_REGISTERED}-by-force"
+    if judgement.is_agreed:
+        return f"{_REGISTERED}-as-agreed"
+    return f"{_REGISTERED}-leniently" if judgement.answer.warnings else _REGISTERED

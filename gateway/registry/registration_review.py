@@ -1,0 +1,232 @@
+"""Whether a schema may be registered: what its level says of schemas, and what the contract behind the subject promises.
+
+Clients of a schema registry are told by the same 409 and the same `is_compatible`; the messages name rule, consumer and
+way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from contracts.compatibility.finding import Finding
+from contracts.compatibility.levels import is_transitive
+from contracts.document.model import Compatibility, DataContract, Status
+from contracts.document.semver import major_of
+from gateway.registry.changes import Review, Terms, compare_with, reviewed
+from gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
+from gateway.registry.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
+from gateway.registry.schemas.entities import Config
+from gateway.registry.subject_contracts import Line, group_of, plan_version
+from gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
+from gateway.storage.consumers import StoredConsumer
+from gateway.storage.sql import ContractVersion, Stores
+
+PUBLISHED = f"{OWN_PROPERTIES}fingerprint"
+"""The property that the registry gives to versions that were published as contract documents."""
+_SCHEMA = "schema."
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The answer for clients; whether what is let in breaks all the same, because it was agreed to or is forced."""
+
+    answer: CompatibilityAnswer
+    breaks: bool = False
+    is_agreed: bool = False
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Governance:
+    """What a contract promises beside its schema: the version that is followed, and who reads apart from documents.
+
+    `agreements` are those that were made for the contract: candidate and consumer, None for no one in particular.
+    """
+
+    base: ContractVersion
+    readers: tuple[StoredConsumer, ...]
+    agreements: frozenset[tuple[str, str | None]]
+
+
+def governance(stores: Stores, subject: str, line: Line | None, config: Config) -> Governance | None:
+    """Find the promise that a registration is held to; None where only schemas are compared.
+
+    That is a subject of which no one published a contract document and whose consumers no one registered, the level
+    NONE, and a registration that begins a new major version.
+    """
+    level = config.level or DEFAULT_LEVEL
+    if line is None or line.base is None or line.is_new or level == "NONE":
+        return None
+    base = line.base
+    if base.status not in ENFORCED or base.deleted_at is not None:
+        return None
+    readers = stores.consumers.of_contracts((line.contract_id,))
+    if not readers and not stores.subjects.has_property(subject, PUBLISHED):
+        return None
+    made = stores.consumers.acknowledgements(line.contract_id)
+    return Governance(base, readers, frozenset((each.candidate, each.consumer) for each in made))
+
+
+def judge_registration(
+    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Line | None
+) -> Judgement:
+    """Compare a schema, with what belongs to it, with the versions that its level looks at."""
+    schemas = check_compatibility(content.parsed, config, history(stores, subject, content, config, line))
+    found = governance(stores, subject, line, config)
+    if found is None or line is None:
+        return Judgement(schemas)
+    return _held(
+        stores, _Asked(content, config, line, found), schemas, _bases(stores, content, config, found)
+    )
+
+
+def judge_against(
+    stores: Stores, subject: str, content: SchemaContent, config: Config, version: tuple[Earlier, int | None]
+) -> Judgement:
+    """Compare a schema with one version of its subject; `version` is its schema and the contract version that it is."""
+    earlier, registry_id = version
+    schemas = check_compatibility(content.parsed, config, (earlier,))
+    base = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
+    if base is None:
+        return Judgement(schemas)
+    line = Line(base.contract_id, base.topic, base)
+    found = governance(stores, subject, line, config)
+    if found is None:
+        return Judgement(schemas)
+    document = DataContract.model_validate_json(base.document)
+    return _held(stores, _Asked(content, config, line, found), schemas, (document,))
+
+
+def history(
+    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Line | None
+) -> Iterator[Earlier]:
+    """Yield the versions to compare with, newest first: those of one compatibility group and one major version.
+
+    With a contract it is the major version of what the registration follows, which need not be the newest number.
+    """
+    if line is not None and line.is_new:
+        return
+    group = group_of(content.metadata, config.group)
+    base = None if line is None else line.base
+    major = None if base is None or base.deleted_at is not None else major_of(base.version)
+    for version in stores.subjects.newest_first(subject):
+        if config.group and group_of(metadata_of(version.schema), config.group) != group:
+            continue
+        if version.registry_id is not None:
+            contract = stores.contracts.by_registry_id(version.registry_id)
+            found = None if contract is None else major_of(contract.version)
+            major = found if major is None else major
+            if found != major:
+                continue
+        yield Earlier(f"version {version.number}", parsed_version(stores, version))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    content: SchemaContent
+    config: Config
+    line: Line
+    governance: Governance
+
+
+def _bases(
+    stores: Stores, content: SchemaContent, config: Config, found: Governance
+) -> tuple[DataContract, ...]:
+    """Return the contract versions to compare with, the followed one first; the others under a transitive level only."""
+    base = DataContract.model_validate_json(found.base.document)
+    if not is_transitive(_level(config)):
+        return (base,)
+    group = group_of(content.metadata, config.group)
+    others = []
+    for version in stores.contracts.versions(base.id):
+        is_meant = version.status in ENFORCED and major_of(version.version) == major_of(base.version)
+        if not is_meant or version.registry_id == found.base.registry_id:
+            continue
+        if config.group:
+            registered = stores.subjects.of_contract(version.registry_id)
+            metadata = None if registered is None else metadata_of(registered.schema)
+            if group_of(metadata, config.group) != group:
+                continue
+        others.append(DataContract.model_validate_json(version.document))
+    return (base, *others)
+
+
+def _held(
+    stores: Stores, asked: _Asked, schemas: CompatibilityAnswer, bases: tuple[DataContract, ...]
+) -> Judgement:
+    """Hold a schema to a promise. A draft is held to it when somebody promotes it."""
+    config, line = asked.config, asked.line
+    planned = plan_version(stores, line, asked.content, config)
+    if planned.contract.status == Status.DRAFT:
+        return Judgement(schemas)
+    level = _level(config)
+    apart = tuple(each.consumer for each in asked.governance.readers)
+    comparisons = compare_with(bases, planned.contract, Terms(level, config.policy), apart)
+    review = reviewed(stores, planned.contract, level, comparisons, is_new_major=False)
+    if not review.breaking:  # what only some clients read as a break, no consumer can agree to
+        return Judgement(schemas)
+    final = plan_version(stores, line, asked.content, config, breaks=True)
+    review = reviewed(stores, final.contract, level, comparisons, is_new_major=False)
+    details = (*_without_level(schemas.messages), *_messages(review))
+    if review.breaking and review.is_publishable:
+        return Judgement(CompatibilityAnswer((), (*schemas.warnings, *details)), breaks=True, is_agreed=True)
+    return Judgement(
+        CompatibilityAnswer(
+            (*details, _way_out(review), f"{{compatibility: '{level.value}'}}"), schemas.warnings
+        )
+    )
+
+
+def _level(config: Config) -> Compatibility:
+    return Compatibility(config.level or DEFAULT_LEVEL)
+
+
+def _without_level(messages: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(message for message in messages if not message.startswith("{compatibility:"))
+
+
+def _messages(review: Review) -> tuple[str, ...]:
+    """Tell what breaks beside the schema, and of the schema whom it breaks."""
+    told = []
+    for finding in review.breaking:
+        if not finding.code.startswith(_SCHEMA):
+            told.append(_message(finding))
+        elif finding.consumers:
+            told.append(_broken_readers(finding))
+    return tuple(dict.fromkeys(told))
+
+
+def _message(finding: Finding) -> str:
+    shown = f", counterexample:{finding.counterexample.text}" if finding.counterexample is not None else ""
+    return (
+        f"{{errorType:'{finding.code}', outcome:'{finding.outcome.value}', description:'{finding.sentence}', "
+        f"path:'{finding.pointer}', oldPath:'{finding.base_pointer}', field:'{finding.field}'"
+        f"{_consumers(finding)}{shown}}}"
+    )
+
+
+def _broken_readers(finding: Finding) -> str:
+    return (
+        f"{{errorType:'consumer.broken', description:'{finding.code} at {finding.field or 'the record'} breaks those "
+        f"who read it', field:'{finding.field}'{_consumers(finding)}}}"
+    )
+
+
+def _consumers(finding: Finding) -> str:
+    return f", consumers:'{', '.join(finding.consumers)}'" if finding.consumers else ""
+
+
+def _way_out(review: Review) -> str:
+    if review.missing:
+        who = f"have {', '.join(review.missing)} acknowledge the candidate {review.candidate}"
+    else:
+        who = (
+            f"no registered consumer is affected: have an approver acknowledge the candidate {review.candidate} as "
+            "breaking"
+        )
+    return (
+        f"{{errorType:'contract.not-agreed', description:'{who} at /api/v1/contracts/{review.contract_id}/"
+        f"acknowledgements, begin a new major version with another compatibility group, or change it back', "
+        f"candidate:'{review.candidate}'}}"
+    )

@@ -1,0 +1,222 @@
+"""Compatibility of schemas in the seven levels; only what is proven is compatible.
+
+Source: Confluent Schema Registry, `CompatibilityLevel`: BACKWARD is a new reader of old data, FORWARD an old reader of
+new data; without TRANSITIVE only the newest version counts.
+
+A JSON Schema that names no draft is draft 7 for some clients and 2020-12 for others: it is compatible when it is so for
+both, and for the records that the stream lets pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from contracts.compatibility.finding import Direction
+from contracts.inclusion.answer import Difference, Inclusion, Outcome
+from contracts.inclusion.avro import includes as avro_includes
+from contracts.inclusion.json_schema import Pair
+from gateway.registry.schemas.dialects import NAMES, READINGS
+from gateway.registry.schemas.entities import AVRO, JSON, Config
+from gateway.registry.schemas.json_text import json_text
+from gateway.registry.schemas.leniency import closed, opened
+from gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
+from gateway.registry.subject_scope import DEFAULT_LEVEL
+
+_REMEMBERED = 512
+_NOT_READABLE: Final = "schema.not-readable"
+_ONE_DRAFT: Final = (
+    "{reading:'a schema that names no draft is draft 7 for some clients and 2020-12 for others: name its draft in "
+    "`$schema` to have it compared in that one alone'}"
+)
+LENIENT = "LENIENT"
+"""The policy under which a property that was undeclared may be declared: counterexamples are warnings then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A version to compare with: its name for messages, and its schema."""
+
+    name: str
+    schema: ParsedSchema
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityAnswer:
+    """Why a schema is not compatible, a sentence each; `warnings` are what a lenient policy let pass."""
+
+    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether nothing speaks against the schema."""
+        return not self.messages
+
+
+def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Earlier]) -> CompatibilityAnswer:
+    """Compare a schema with earlier ones, newest first, as the level says; stop at the first that does not fit."""
+    level = config.level or DEFAULT_LEVEL
+    if level == "NONE":
+        return CompatibilityAnswer()
+    warnings: tuple[str, ...] = ()
+    for earlier in history:
+        readings = _readings(earlier.schema, new)
+        messages = _compare(earlier, new, level, readings)
+        if messages and config.policy == LENIENT and _passes_leniently(readings, level):
+            warnings += messages
+        elif messages:
+            return CompatibilityAnswer((*messages, f"{{compatibility: '{level}'}}"), warnings)
+        if not level.endswith("_TRANSITIVE"):
+            break
+    return CompatibilityAnswer((), warnings)
+
+
+def inclusion(old: ParsedSchema, new: ParsedSchema) -> Inclusion:
+    """Return whether all that `old` accepts is accepted by `new`; the schemas are of one type."""
+    return _answer(old, new, Direction.BACKWARD)
+
+
+def _answer(old: ParsedSchema, new: ParsedSchema, direction: Direction) -> Inclusion:
+    """Return whether `new` accepts what `old` does, or forward the reverse; told from the old schema to the new one."""
+    if old.text == new.text and old.definition == new.definition:
+        return Inclusion(Outcome.PROVEN)
+    return _included(old.schema_type, json_text(old.definition), json_text(new.definition), direction)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _included(schema_type: str, old: str, new: str, direction: Direction) -> Inclusion:
+    """Decide inclusion, once: the same schemas are compared before the writers' turn and in it."""
+    before, after = json.loads(old), json.loads(new)
+    is_forward = direction is Direction.FORWARD
+    if schema_type == AVRO:
+        return avro_includes(after, before) if is_forward else avro_includes(before, after)
+    pair = Pair(before, after, formats_asserted=(True, True))
+    return pair.back() if is_forward else pair.forth()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Two schemas as somebody reads them."""
+
+    old: ParsedSchema
+    new: ParsedSchema
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether there is data of the old schema: not when it is no schema as it is read."""
+        return _is_readable(self.old)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the new schema is no schema as it is read."""
+        return not _is_readable(self.new)
+
+
+def _is_readable(schema: ParsedSchema) -> bool:
+    return schema.dialect is None or is_json_schema(json_text(schema.definition))
+
+
+def _readings(old: ParsedSchema, new: ParsedSchema) -> tuple[_Reading, ...]:
+    """Return two schemas as they are read here, and as each kind of client reads them if one names no draft."""
+    found = {(old.dialect, new.dialect): _Reading(old, new)}
+    if old.dialect or new.dialect:
+        for dialect in READINGS:
+            reading = _Reading(old.read_as(dialect), new.read_as(dialect))
+            found.setdefault((reading.old.dialect, reading.new.dialect), reading)
+    return tuple(found.values())
+
+
+def _compare(
+    earlier: Earlier, new: ParsedSchema, level: str, readings: tuple[_Reading, ...]
+) -> tuple[str, ...]:
+    """Return what speaks against a schema; what does so in some readings only names them."""
+    if earlier.schema.schema_type != new.schema_type:
+        told = f"{earlier.name} is of type {earlier.schema.schema_type}, the new schema of type {new.schema_type}"
+        return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{told}'}}",)
+    found = [_told(earlier.name, reading, level) for reading in readings]
+    everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
+    messages = (plain if plain in everywhere else named for each in found for plain, named in each)
+    distinct = tuple(dict.fromkeys(messages))
+    return distinct if everywhere.issuperset(distinct) else (*distinct, _ONE_DRAFT)
+
+
+def _told(name: str, reading: _Reading, level: str) -> list[tuple[str, str]]:
+    """Return what speaks against the new schema in one reading: each message without and with the reading's name."""
+    if not reading.is_meant:
+        return []
+    old_as, new_as = _named(reading.old), _named(reading.new)
+    messages: list[tuple[str, str]] = []
+    for direction in (Direction.BACKWARD, Direction.FORWARD):
+        if not level.startswith((direction.name, "FULL")):
+            continue
+        is_back = direction is Direction.BACKWARD
+        if reading.is_broken:
+            messages += [(_broken(new_as), _broken(new_as))] if is_back else []
+            continue
+        answer = _answer(reading.old, reading.new, direction)
+        plain = f"data of {name} under the new schema" if is_back else f"data of the new schema under {name}"
+        named = (
+            f"data of {name}{old_as}{',' * bool(old_as)} under the new schema{new_as}"
+            if is_back
+            else f"data of the new schema{new_as}{',' * bool(new_as)} under {name}{old_as}"
+        )
+        pairs = (_messages(answer, what, direction) for what in (plain, named))
+        messages += zip(*pairs, strict=True)
+    return messages
+
+
+def _named(schema: ParsedSchema) -> str:
+    return "" if schema.dialect is None else f", read as {NAMES[schema.dialect]}"
+
+
+def _broken(new_as: str) -> str:
+    return (
+        f"{{errorType:'{_NOT_READABLE}', outcome:'refuted', description:'the new schema{new_as}, is no JSON Schema, "
+        "and that before is one: clients that read it so refuse all data'}"
+    )
+
+
+def _messages(found: Inclusion, what: str, direction: Direction) -> tuple[str, ...]:
+    if found.outcome is Outcome.PROVEN:
+        return ()
+    return tuple(_message(difference, what, direction) for difference in found.differences) or (
+        f"{{errorType:'{found.outcome.value}', description:'it cannot be shown that {what} is valid'}}",
+    )
+
+
+def _message(difference: Difference, what: str, direction: Direction) -> str:
+    places = difference.new_pointer, difference.old_pointer
+    new, old = places if direction is Direction.BACKWARD else places[::-1]
+    shown = (
+        f", counterexample:{difference.counterexample.text}" if difference.counterexample is not None else ""
+    )
+    return (
+        f"{{errorType:'{difference.code}', outcome:'{difference.outcome.value}', description:'{what}: "
+        f"{difference.sentence}', path:'{new}', oldPath:'{old}', "
+        f"field:'{difference.field}'{shown}}}"
+    )
+
+
+def _passes_leniently(readings: tuple[_Reading, ...], level: str) -> bool:
+    """Return whether a change is harmless to all who use declared properties only: the lenient policy's question."""
+    return all(_is_lenient(reading, level) for reading in readings if reading.is_meant)
+
+
+def _is_lenient(reading: _Reading, level: str) -> bool:
+    old, new = reading.old, reading.new
+    if old.schema_type != new.schema_type or old.schema_type == AVRO or reading.is_broken:
+        return False
+    pairs = []
+    if level.startswith(("BACKWARD", "FULL")):
+        pairs.append((old, new))
+    if level.startswith(("FORWARD", "FULL")):
+        pairs.append((new, old))
+    asked = [(json_text(closed(one.definition)), json_text(opened(other.definition))) for one, other in pairs]
+    return all(
+        _included(JSON, writer, reader, Direction.BACKWARD).outcome is Outcome.PROVEN
+        for writer, reader in asked
+    )

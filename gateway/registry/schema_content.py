@@ -1,0 +1,195 @@
+"""Schemas between the store and the faces: parsed, with what belongs to them, their references resolved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from gateway.registry.schemas.dialects import DRAFT_7, NEWEST
+from gateway.registry.schemas.entities import JSON, Metadata, Reference, RuleSet
+from gateway.registry.schemas.errors import invalid_schema, no_such_reference
+from gateway.registry.schemas.guid import schema_guid
+from gateway.registry.schemas.names import canonical, context_of, qualified
+from gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
+from gateway.storage.schemas import NewSchema, StoredSchema
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted, SubjectVersion
+
+OWN_PROPERTIES = "tidegate."
+"""Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
+_PARSED_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaContent:
+    """A parsed schema and all that its GUID is made of: its references with the names that they were registered with."""
+
+    parsed: ParsedSchema
+    references: tuple[Reference, ...] = ()
+    metadata: Metadata | None = None
+    rule_set: RuleSet | None = None
+
+    @property
+    def guid(self) -> str:
+        """The GUID, equal wherever the same content is registered."""
+        return schema_guid(self.parsed.text, self.references, self.metadata, self.rule_set)
+
+    @property
+    def text_hash(self) -> str:
+        """Equal for contents of the same text and references."""
+        return self._hash(self.parsed.text)
+
+    @property
+    def normal_hash(self) -> str:
+        """Equal for contents of the same normal text and references."""
+        return self._hash(self.parsed.normal)
+
+    def normalized(self) -> SchemaContent:
+        """Return the content with its normal text."""
+        return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
+
+    def to_keep(self, context: str) -> NewSchema:
+        """Return the content as the store keeps it."""
+        return NewSchema(
+            context=context,
+            guid=self.guid,
+            schema_type=self.parsed.schema_type,
+            text=self.parsed.text,
+            reference_list=json.dumps([one.model_dump() for one in self.references]),
+            metadata_json=None if self.metadata is None else self.metadata.model_dump_json(),
+            rule_set_json=None if self.rule_set is None else self.rule_set.model_dump_json(by_alias=True),
+            text_hash=self.text_hash,
+            normal_hash=self.normal_hash,
+            references=tuple((whole_name(context, one.subject), one.version) for one in self.references),
+        )
+
+    def _hash(self, text: str) -> str:
+        return _text_hash(self.parsed.schema_type, text, self.references)
+
+
+def references_of(schema: StoredSchema) -> tuple[Reference, ...]:
+    """Return the references of a stored schema as they were registered: names may be relative to the schema's context."""
+    return tuple(Reference.model_validate(one) for one in json.loads(schema.reference_list))
+
+
+def whole_references_of(schema: StoredSchema) -> tuple[Reference, ...]:
+    """Return the references of a stored schema with whole names of subjects."""
+    return tuple(
+        one.model_copy(update={"subject": whole_name(schema.context, one.subject)})
+        for one in references_of(schema)
+    )
+
+
+def whole_name(context: str, subject: str) -> str:
+    """Return the whole name of a subject that a schema of a context refers to. Raises Refused (42208).
+
+    Source: Confluent Schema Registry, `QualifiedSubject.qualifySubjectWithParent`.
+    """
+    target = canonical(subject)
+    return qualified(context, target) if target == subject and not target.startswith(":") else target
+
+
+def metadata_of(schema: StoredSchema) -> Metadata | None:
+    """Return the metadata of a stored schema."""
+    found = schema.metadata_json
+    return None if found is None else Metadata.model_validate_json(found)
+
+
+def rule_set_of(schema: StoredSchema) -> RuleSet | None:
+    """Return the rule set of a stored schema."""
+    return None if schema.rule_set_json is None else RuleSet.model_validate_json(schema.rule_set_json)
+
+
+def inherited_metadata(schema: StoredSchema) -> Metadata | None:
+    """Return the metadata that the next version inherits: without the properties that name this very version."""
+    found = metadata_of(schema)
+    if found is None:
+        return None
+    properties = {
+        name: value for name, value in found.properties.items() if not name.startswith(OWN_PROPERTIES)
+    }
+    if properties == found.properties:
+        return found
+    kept = Metadata(tags=found.tags, properties=properties, sensitive=found.sensitive)
+    return kept if kept.shown() else None
+
+
+def parse(
+    stores: Stores, context: str, schema_type: str, text: str, references: tuple[Reference, ...], dialect: str
+) -> ParsedSchema:
+    """Parse a schema of a context with the schemas that it refers to; see `parse_schema`. Raises Refused (42201)."""
+    if not references:
+        return _parse_alone(schema_type, text, dialect)
+    others = {}
+    for reference in references:
+        found = stores.subjects.version(whole_name(context, reference.subject), reference.version)
+        if found is None:
+            raise no_such_reference(reference.name, reference.subject, reference.version)
+        others[reference.name] = parsed_version(stores, found)
+    return parse_schema(schema_type, text, others, dialect)
+
+
+def parsed(stores: Stores, schema: StoredSchema, dialect: str | None) -> ParsedSchema:
+    """Parse a stored schema by the dialect that a version of it is read by; None is that of versions without one."""
+    references = references_of(schema)
+    return parse(stores, schema.context, schema.schema_type, schema.text, references, dialect or NEWEST)
+
+
+def parsed_version(stores: Stores, version: SubjectVersion) -> ParsedSchema:
+    """Parse the schema of a version, by its dialect."""
+    return parsed(stores, version.schema, version.dialect)
+
+
+def dialect_for(
+    stores: Stores, subject: str, schema_type: str, text: str, references: tuple[Reference, ...]
+) -> str:
+    """Return the dialect by which a subject reads a text that names none: as it did before, or else draft 7.
+
+    What was registered goes on being found and keeps its meaning, also when its metadata or rules change.
+    """
+    normal = normal_text(text) if schema_type == JSON else None
+    if normal is None:
+        return DRAFT_7
+    found = stores.subjects.find(
+        subject, deleted=Deleted.SHOWN, normal=_text_hash(schema_type, normal, references)
+    )
+    return DRAFT_7 if found is None else found.dialect or NEWEST
+
+
+def resolve_references(
+    stores: Stores, subject: str, references: Iterable[Reference]
+) -> tuple[Reference, ...]:
+    """Return references with numbers instead of -1 for the latest, and names as they are, relative to the subject's context.
+
+    Raises Refused (42201).
+    """
+    resolved = []
+    for reference in references:
+        if not reference.name or "\0" in reference.name:
+            raise invalid_schema("a reference has no name")
+        target = whole_name(context_of(subject), reference.subject)
+        number = reference.version
+        if number < 1:
+            latest = stores.subjects.latest(target)
+            if latest is None:
+                raise invalid_schema(
+                    f"the reference '{reference.name}' leads to the subject '{target}', which has no version"
+                )
+            number = latest.number
+        resolved.append(Reference(name=reference.name, subject=reference.subject, version=number))
+    if len({one.name for one in resolved}) < len(resolved):
+        raise invalid_schema("two references have one name")
+    return tuple(resolved)
+
+
+@lru_cache(maxsize=_PARSED_KEPT)
+def _parse_alone(schema_type: str, text: str, dialect: str) -> ParsedSchema:
+    return parse_schema(schema_type, text, {}, dialect)
+
+
+def _text_hash(schema_type: str, text: str, references: tuple[Reference, ...]) -> str:
+    content = json.dumps([schema_type, text, [one.model_dump() for one in references]])
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Schemas as clients of Confluent Schema Registry write them: parsed, tagged, imported. No database."""

@@ -1,0 +1,275 @@
+"""Confluent's rules as rules of a contract, as far as the judge has words for them.
+
+A condition in CEL over the whole message becomes a `cel` rule over `this`; one of type CEL_FIELD becomes a rule for
+each field that it is about, and so does a rule that the schema carries inline. Confluent's meaning is kept: a value
+that is not there breaks the rule, as an error of the expression does in a client. What is judged is the record as it
+is on the wire: what a transformation at the producer has made of it, and before one at a consumer. So a condition is
+judged if clients look at that too, in one of its modes: a writer runs the rules in their order, a reader in the
+opposite one, and what comes after a condition in a set lies between it and the wire in both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Final
+
+from contracts.compatibility.pointers import overlap
+from contracts.document.model import AvroSchema, DataContract
+from contracts.document.rule_model import Cel
+from contracts.document.terms import OnViolation
+from contracts.rules.cel import Outcome, outcome_of
+from contracts.verdict import Severity
+from gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
+from gateway.registry.schemas.expressions import assertion, condition, quoted
+from gateway.registry.schemas.fields import Field, Fields, fields_of
+from gateway.registry.schemas.parsing import ParsedSchema
+from gateway.registry.schemas.tags import with_inline_tags
+
+PREFIX = "confluent."
+"""Begins the ids of rules that come from a rule set; the next registration replaces them."""
+
+MAX_RULES: Final = 200
+"""Most rules that a rule set becomes; the fields beyond are left out, and named."""
+_MESSAGE = re.compile(r"(?<![\w.])message\b((?:\.[A-Za-z_]\w*)*)(\s*\()?")
+_MAX_ID = 80
+_ODD = re.compile(r"[^a-z0-9._-]+")
+_EVERYTHING = frozenset({""})
+_CEL_TYPES = {
+    "STRING": "string",
+    "BYTES": "bytes",
+    "INT": "int",
+    "LONG": "int",
+    "FLOAT": "double",
+    "DOUBLE": "double",
+    "BOOLEAN": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRules:
+    """The rules of a rule set that the judge takes, and for each other one why it does not."""
+
+    rules: tuple[Cel, ...]
+    left_out: tuple[str, ...]
+
+
+def import_rules(
+    rule_set: RuleSet | None, schema: ParsedSchema, metadata: Metadata | None = None
+) -> ImportedRules:
+    """Translate the rules of a rule set, and those that a schema carries; disabled ones are no rules.
+
+    The tags of fields are those of the schema and of its metadata.
+    """
+    definition = schema.definition
+    if metadata is not None and metadata.tags:
+        definition = json.loads(with_inline_tags(schema.schema_type, json.dumps(definition), metadata.tags))
+    importing = _Importing(fields_of(schema.schema_type, definition))
+    importing.rule_set(rule_set or RuleSet())
+    importing.inline()
+    return ImportedRules(tuple(importing.taken.values()), tuple(dict.fromkeys(importing.left_out)))
+
+
+def carried_rules(contract: DataContract) -> ImportedRules:
+    """Return the rules that a contract's schema carries for clients, but for those that the contract has itself."""
+    schema = contract.schema_
+    importing = _Importing(fields_of(AVRO if isinstance(schema, AvroSchema) else JSON, schema.definition))
+    importing.inline()
+    own = {(rule.field, rule.expr) for rule in contract.rules if isinstance(rule, Cel)}
+    rules = tuple(rule for rule in importing.taken.values() if (rule.field, rule.expr) not in own)
+    return ImportedRules(rules, tuple(dict.fromkeys(importing.left_out)))
+
+
+@dataclass(slots=True)
+class _Importing:
+    """Rules on their way into a contract."""
+
+    fields: Fields
+    taken: dict[str, Cel] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def rule_set(self, rule_set: RuleSet) -> None:
+        """Take the rules of a rule set; each knows those that change the record after it."""
+        enabled = [rule for rule in rule_set.domain_rules if not rule.disabled]
+        encoding = [rule for rule in rule_set.encoding_rules if not rule.disabled]
+        for rule in rule_set.migration_rules:
+            if not rule.disabled:
+                self.left_out.append(f"{rule.name} is a migration of mode {rule.mode}")
+        for index, rule in enumerate(enabled):
+            later = [*(each for each in enabled[index + 1 :] if each.kind == "TRANSFORM"), *encoding]
+            self._rule(
+                rule,
+                [self._changed([each for each in later if mode in _modes(each)]) for mode in _modes(rule)],
+            )
+        for rule in encoding:
+            self.left_out.append(f"{rule.name} is {_kind(rule)}, which clients run")
+
+    def inline(self) -> None:
+        """Take the rules that the schema carries."""
+        places = [(path, rule) for path, rule in self.fields.of_record]
+        places += [(each.path, rule) for each in self.fields.found for rule in each.rules]
+        for path, rule in places:
+            if not isinstance(rule, dict) or not isinstance(rule.get("expr"), str):
+                self.left_out.append(f"in the schema at {_shown(path)} is without an expression")
+                continue
+            names = {"this": "value"} if path else {"this": "this"}
+            name = f"{rule.get('name') or 'unnamed'}"
+            self._take(
+                _id_of(name, path),
+                assertion(rule["expr"], names, is_of_field=bool(path)),
+                path,
+                description=rule.get("doc") or None,
+                is_asked_null=False,
+            )
+
+    def _rule(self, rule: Rule, changed: list[frozenset[str]]) -> None:
+        """Take a rule; `changed` says for each of its modes which places lie changed between it and the wire."""
+        obstacle = _obstacle(rule)
+        if obstacle is not None:
+            self.left_out.append(f"{rule.name} is {obstacle}")
+        elif rule.type == "CEL_FIELD" and any(places != _EVERYTHING for places in changed):
+            self._of_fields(rule, changed)
+        elif rule.type == "CEL_FIELD" or all(_touches(_reads(rule.expr or ""), places) for places in changed):
+            self.left_out.append(f"{rule.name} is about what a later rule of clients changes")
+        else:
+            expression = condition(rule.expr or "", {"message": "this"}, is_of_field=False)
+            self._take(_id_of(rule.name, ()), expression, (), rule=rule)
+
+    def _of_fields(self, rule: Rule, changed: list[frozenset[str]]) -> None:
+        is_about_any = False
+        for each in self.fields.found:
+            if rule.tags and not each.tags & set(rule.tags):
+                continue
+            if all(_touches([each.pointer], places) for places in changed):
+                self.left_out.append(
+                    f"{rule.name} is about {each.pointer}, which a later rule of clients changes"
+                )
+                continue
+            for type_name in each.types:
+                is_about_any = True
+                self._of_field(rule, each, type_name)
+        for pointer, reason in self.fields.left_out.items():
+            self.left_out.append(f"{rule.name} is not asked at {pointer}, which {reason}")
+        if not is_about_any:
+            self.left_out.append(f"{rule.name} is about no field of the schema")
+
+    def _of_field(self, rule: Rule, each: Field, type_name: str) -> None:
+        expression = condition(rule.expr or "", _names(each, type_name), is_of_field=True)
+        if len(each.types) > 1:  # a value has one of the types
+            expression = f"type(value) != {_CEL_TYPES[type_name]} || ({expression})"
+        of_null = condition(rule.expr or "", _names(each, "NULL"), is_of_field=True)
+        refuses_null = each.is_seen_null and not _holds_of_null(of_null)
+        suffix = f"-{type_name.lower()}" if len(each.types) > 1 else ""
+        self._take(
+            _id_of(rule.name + suffix, each.path),
+            expression,
+            each.path,
+            rule=rule,
+            is_asked_null=refuses_null,
+        )
+
+    def _take(
+        self,
+        rule_id: str,
+        expression: str,
+        path: tuple[str, ...],
+        *,
+        rule: Rule | None = None,
+        description: str | None = None,
+        is_asked_null: bool = False,
+    ) -> None:
+        if len(self.taken) >= MAX_RULES:
+            self.left_out.append(f"{rule_id.removeprefix(PREFIX)} is one of more than {MAX_RULES}")
+            return
+        warns = rule is not None and (rule.on_failure or "ERROR").partition(",")[0].strip().upper() == "NONE"
+        if rule_id in self.taken:
+            rule_id = f"{rule_id[: _MAX_ID - 9]}-{hashlib.sha256(f'{rule_id}{expression}'.encode()).hexdigest()[:8]}"
+        self.taken[rule_id] = Cel(
+            id=rule_id,
+            kind="cel",
+            expr=expression,
+            field=_pointer(path),
+            description=rule.doc if rule is not None else description,
+            severity=Severity.WARNING if warns else Severity.ERROR,
+            on_violation=None if warns else OnViolation.QUARANTINE,
+            nulls="violate" if is_asked_null or not path else "pass",
+            strict=bool(path),
+        )
+
+    def _changed(self, transformations: list[Rule]) -> frozenset[str]:
+        """Return the places of a record that some transformations may change; "" for any."""
+        changed: set[str] = set()
+        for rule in transformations:
+            if not rule.tags or rule.type in {"CEL", "JSONATA", "ENCRYPT_PAYLOAD"}:
+                return _EVERYTHING
+            changed |= {each.pointer for each in self.fields.found if each.tags & set(rule.tags)}
+        return frozenset(changed)
+
+
+def _obstacle(rule: Rule) -> str | None:
+    if rule.mode not in {"WRITE", "READ", "WRITEREAD"}:
+        return f"a migration of mode {rule.mode}"
+    if rule.kind != "CONDITION":
+        return f"{_kind(rule)}, which clients run"
+    if rule.type not in {"CEL", "CEL_FIELD"}:
+        return f"a condition of type {rule.type}"
+    if not rule.expr:
+        return "without an expression"
+    return None
+
+
+def _modes(rule: Rule) -> tuple[str, ...]:
+    return ("WRITE", "READ") if rule.mode == "WRITEREAD" else (rule.mode,)
+
+
+def _kind(rule: Rule) -> str:
+    return f"a {rule.kind} of type {rule.type}"
+
+
+def _names(each: Field, type_name: str) -> Mapping[str, str]:
+    """Return what a client tells a rule about a field, as the literals that stand for it."""
+    tags = ", ".join(quoted(tag) for tag in sorted(each.tags))
+    return {
+        "message": "parent",
+        "fullName": quoted(each.full_name),
+        "typeName": quoted(type_name),
+        "name": quoted(each.name),
+        "tags": f"[{tags}]",
+    }
+
+
+def _holds_of_null(expression: str) -> bool:
+    return outcome_of(expression, {"value": None, "parent": {}, "this": {}}) in {Outcome.HOLDS, None}
+
+
+def _reads(expression: str) -> Iterator[str]:
+    """Yield the places of the message that a condition reads; "" for the whole."""
+    for match in _MESSAGE.finditer(expression):
+        path = match[1].split(".")[1:]
+        if match[2] and path:  # the last name is that of a function
+            path.pop()
+        yield "".join(f"/{name}" for name in path)
+
+
+def _touches(read: Iterable[str], changed: Iterable[str]) -> bool:
+    return any(overlap(one, other) for one, other in product(read, changed))
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return _pointer(path) or "its root"
+
+
+def _pointer(path: tuple[str, ...]) -> str | None:
+    return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in path) or None
+
+
+def _id_of(name: str, path: tuple[str, ...]) -> str:
+    whole = ".".join([name, *path])
+    found = PREFIX + _ODD.sub("-", whole.lower()).strip("._-")
+    if len(found) > _MAX_ID or found == PREFIX:
+        found = f"{found[: _MAX_ID - 9]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    return found

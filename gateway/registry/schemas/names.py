@@ -1,0 +1,80 @@
+"""Names of subjects, and the contexts that they lie in.
+
+A qualified name is `:.context:subject`; a name without is in the default context `.`.
+Source: Confluent Schema Registry, `QualifiedSubject.java`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from contracts.document.terms import IDENTIFIER_PATTERN, TOPIC_PATTERN
+from gateway.registry.schemas.errors import invalid_subject
+
+DEFAULT_CONTEXT = "."
+GLOBAL = ""
+"""The scope of settings that hold for every subject."""
+EVERY_CONTEXT = ":*:"
+
+_MAX_CHARACTERS = 4096
+_QUALIFIED = re.compile(r":(\.[^:]*):(.*)", re.DOTALL)
+_DEFAULT = re.compile(r"\A(?::\.:)+")  # all of them: what is canonical stays as it is when it is read again
+_TOPIC = re.compile(TOPIC_PATTERN)
+_IDENTIFIER = re.compile(IDENTIFIER_PATTERN)
+_VALUE = "-value"
+
+
+def context_of(name: str) -> str:
+    """Return the context of a subject, or of a name such as `:.context:` that stands for a whole context."""
+    match = _QUALIFIED.fullmatch(name)
+    return match[1] if match else DEFAULT_CONTEXT
+
+
+def canonical(name: str) -> str:
+    """Return the one spelling of a subject's name: the default context is left out. Raises Refused (42208)."""
+    if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in name):
+        raise invalid_subject(ascii(name)[1:-1], "it holds control characters")
+    if len(name) > _MAX_CHARACTERS:
+        raise invalid_subject(f"{name[:40]}...", f"it is longer than {_MAX_CHARACTERS} characters")
+    return _DEFAULT.sub("", name)
+
+
+def subject_to_register(name: str) -> str:
+    """Return the canonical name of a subject that may be registered under. Raises Refused (42208)."""
+    found = canonical(name)
+    if not unqualified(found).strip():
+        raise invalid_subject(found, "it is empty")
+    if found in {"__GLOBAL", "__EMPTY"}:
+        raise invalid_subject(found, "it is reserved")
+    return found
+
+
+def unqualified(name: str) -> str:
+    """Return a subject's name without its context."""
+    match = _QUALIFIED.fullmatch(name)
+    return match[2] if match else name
+
+
+def qualified(context: str, name: str) -> str:
+    """Return a subject's name in a context."""
+    return name if context == DEFAULT_CONTEXT else f":{context}:{name}"
+
+
+def scopes(name: str) -> tuple[str, ...]:
+    """List the scopes whose settings hold for a subject, the nearest first."""
+    context = context_of(name)
+    inherited = (GLOBAL,) if context == DEFAULT_CONTEXT else (f":{context}:", GLOBAL)
+    return inherited if name in inherited else (name, *inherited)
+
+
+def topic_of(subject: str) -> str | None:
+    """Return the topic whose values a subject describes; None for a subject that no contract can govern."""
+    if not subject.endswith(_VALUE):
+        return None
+    topic = subject.removesuffix(_VALUE)
+    return topic if _TOPIC.fullmatch(topic) and _IDENTIFIER.fullmatch(topic) else None
+
+
+def subject_of(topic: str) -> str:
+    """Return the subject that describes the values of a topic."""
+    return f"{topic}{_VALUE}"

@@ -1,0 +1,323 @@
+"""The contract behind a subject `<topic>-value`: what is registered through either face is enforced and seen in both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fastavro.schema import to_parsing_canonical_form
+
+from contracts.document.fingerprint import fingerprint
+from contracts.document.load import dump_contract
+from contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
+from contracts.document.rule_model import Cel
+from contracts.document.semver import next_major, next_minor, next_patch, precedence
+from contracts.errors import ContractError
+from contracts.inclusion.answer import Outcome
+from contracts.judge.plan import compile_plan
+from gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
+from gateway.registry.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
+from gateway.registry.schemas.avro_text import avro_text
+from gateway.registry.schemas.dialects import NAMES
+from gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
+from gateway.registry.schemas.imported_classes import with_tags
+from gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
+from gateway.registry.schemas.json_text import json_text
+from gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
+from gateway.registry.schemas.parsing import ParsedSchema
+from gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
+from gateway.storage.sql import ContractVersion, Stores
+from gateway.storage.subjects import SubjectVersion
+
+_FIRST = "1.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where a registration stands among the versions of a contract.
+
+    `base` is the version that it follows and inherits from, None for a first one. `is_new` says that it begins a new
+    major version: it has a compatibility group that no enforced version has.
+    """
+
+    contract_id: str
+    topic: str
+    base: ContractVersion | None
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVersion:
+    """The contract version that a registration would make, a draft if it does not compile, and what is noted of it."""
+
+    contract: DataContract
+    note: str | None
+
+
+def line_of(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Line | None:
+    """Find the line of a contract that a registration continues; None when no contract can govern the subject."""
+    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
+    if topic is None:
+        return None
+    contract_id = stores.contracts.contract_of_topic(topic)
+    if contract_id is None:
+        # The id may be that of another topic's contract.
+        return None if stores.contracts.topic_of(topic) is not None else Line(topic, topic, None)
+    base = _base(stores, contract_id)
+    if config.group is None or base is None:
+        return Line(contract_id, topic, base)
+    group = group_of(metadata, config.group)
+    for version in stores.subjects.newest_first(subject):
+        if version.registry_id is not None and group_of(metadata_of(version.schema), config.group) == group:
+            contract = stores.contracts.by_registry_id(version.registry_id)
+            if contract is not None and contract.status in ENFORCED:
+                return Line(contract_id, topic, contract)
+    return Line(contract_id, topic, base, is_new=base.status in ENFORCED and base.deleted_at is None)
+
+
+def group_of(metadata: Metadata | None, group: str | None) -> str | None:
+    """Return the compatibility group of a version: what its metadata have under the name that the settings give."""
+    return None if metadata is None or group is None else metadata.properties.get(group)
+
+
+def plan_version(
+    stores: Stores, line: Line, content: SchemaContent, config: Config, *, breaks: bool = False
+) -> PlannedVersion:
+    """Return the contract version that a schema makes.
+
+    It inherits all but the schema, the tags of its metadata and the rules of its rule set from the version that it follows, and takes the
+    semantic version that the change asks for; `breaks` says that it breaks more than schemas show. When what it
+    inherits does not compile against the schema it is a draft.
+    """
+    imported = import_rules(content.rule_set, content.parsed, content.metadata)
+    tagged = with_tags(_next_contract(stores, line, content.parsed), content.parsed, content.metadata)
+    contract, notes = _with_rules(tagged, imported)
+    note = "\n".join((*notes, *_reading(content.parsed))) or None
+    if line.base is None:
+        return PlannedVersion(contract, note)
+    former = DataContract.model_validate_json(line.base.document)
+    version = _next_version(stores, line, former, (contract, content.parsed), config, breaks=breaks)
+    return PlannedVersion(contract.model_copy(update={"version": version}), note)
+
+
+def add_contract_version(
+    stores: Stores, line: Line, planned: PlannedVersion, number: int, at: datetime
+) -> ContractVersion:
+    """Keep a planned version. While it is a draft, what was enforced goes on being enforced."""
+    contract = planned.contract
+    if stores.contracts.topic_of(line.contract_id) is None:
+        stores.contracts.add_contract(line.contract_id, line.topic, at)
+    version = ContractVersion(
+        registry_id=0,
+        contract_id=contract.id,
+        number=number,
+        version=contract.version,
+        precedence=precedence(contract.version),
+        topic=line.topic,
+        status=contract.status.value,
+        domain=contract.domain,
+        fingerprint=fingerprint(contract),
+        document=dump_contract(contract),
+        published_at=at,
+        note=planned.note,
+    )
+    kept = stores.contracts.add_version(version)
+    stores.lifecycle.record(kept.registry_id, kept.status, at)
+    return kept
+
+
+def foresee_version(stores: Stores, line: Line, schema: ParsedSchema, config: Config) -> None:
+    """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
+    if line.base is not None:
+        former = _schema_of(stores, line.base)
+        if not _breaks(former, schema, config):
+            _says_the_same(former, schema)
+
+
+def _base(stores: Stores, contract_id: str) -> ContractVersion | None:
+    """Find the version whose rules the next one inherits: the enforced one, or else the highest, deleted or not."""
+    enforced = stores.contracts.highest(contract_id, ENFORCED)
+    return enforced or next(iter(stores.contracts.versions(contract_id, deleted=True)), None)
+
+
+def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) -> SubjectVersion:
+    """Show a contract version as a version of its subject, under the same number."""
+    contract = DataContract.model_validate_json(version.document)
+    content = SchemaContent(parsed_contract_schema(contract), metadata=_own_metadata(version, contract))
+    schema = stores.schemas.by_guid(DEFAULT_CONTEXT, content.guid)
+    if schema is None:
+        schema = stores.schemas.add(content.to_keep(DEFAULT_CONTEXT), None, at)
+    return stores.subjects.add_version(
+        SubjectVersion(subject_of(version.topic), version.number, schema, version.registry_id, at)
+    )
+
+
+def adopt_contracts(stores: Stores, at: datetime) -> None:
+    """Make every contract version that is no draft a version of its subject: those of an older database are none yet."""
+    for registry_id in stores.subjects.unlinked_contracts():
+        version = stores.contracts.by_registry_id(registry_id)
+        if version is not None:
+            added = add_subject_version(stores, version, at)
+            if version.deleted_at is not None:
+                stores.subjects.set_deleted(added.subject, (added.number,), version.deleted_at)
+
+
+def parsed_contract_schema(contract: DataContract) -> ParsedSchema:
+    """Return the schema of a contract that compiles."""
+    definition = contract.schema_.definition
+    if isinstance(contract.schema_, AvroSchema):
+        normal = avro_text(definition, sort_properties=True)
+        return ParsedSchema(AVRO, avro_text(definition), normal, definition)
+    return ParsedSchema(JSON, json_text(definition), json_text(definition, sort_keys=True), definition)
+
+
+def _schema_of(stores: Stores, version: ContractVersion) -> ParsedSchema:
+    """Return the schema of a contract version as its subject has it, which knows whether it names its draft."""
+    shown = stores.subjects.of_contract(version.registry_id)
+    if shown is not None:
+        return parsed_version(stores, shown)
+    return parsed_contract_schema(DataContract.model_validate_json(version.document))
+
+
+def _reading(schema: ParsedSchema) -> tuple[str, ...]:
+    """Note how a schema that names no draft is read, when clients differ."""
+    if schema.dialect is None or not schema.differences:
+        return ()
+    listed = "; ".join(one.sentence for one in schema.differences)
+    told = (
+        f"the schema names no draft and is read as {NAMES[schema.dialect]}, and clients read it differently"
+    )
+    return (f"{told}: {listed}. Name its draft in `$schema`",)
+
+
+def next_number(stores: Stores, subject: str) -> int:
+    """Return the number of the next version of a subject, and of the contract behind it."""
+    highest = stores.subjects.highest_number(subject)
+    topic = topic_of(subject)
+    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
+    if contract_id is not None:
+        highest = max(highest, stores.contracts.highest_number(contract_id))
+    return highest + 1
+
+
+def _own_metadata(version: ContractVersion, contract: DataContract) -> Metadata:
+    rules: list[dict[str, Any]] = contract.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, include={"rules"}
+    ).get("rules", [])
+    return Metadata(
+        properties={
+            f"{OWN_PROPERTIES}contract": f"{version.contract_id}@{version.version}",
+            f"{OWN_PROPERTIES}fingerprint": version.fingerprint,
+            f"{OWN_PROPERTIES}rules": json.dumps(rules, ensure_ascii=False, separators=(",", ":")),
+        }
+    )
+
+
+def _next_contract(stores: Stores, line: Line, schema: ParsedSchema) -> DataContract:
+    if line.base is None:
+        highest = stores.contracts.highest_name(line.contract_id)
+        return DataContract.model_validate(
+            {
+                "apiVersion": "tidegate/v1",
+                "kind": "DataContract",
+                "id": line.contract_id,
+                "version": _FIRST if highest is None else next_major(highest),
+                "topic": line.topic,
+                "framing": _framing(schema),
+                "schema": _schema_part(schema, None),
+            }
+        )
+    contract = DataContract.model_validate_json(line.base.document)
+    changes: dict[str, Any] = {"status": Status.ACTIVE, "schema_": _schema_part(schema, contract)}
+    if schema.schema_type == AVRO and contract.framing == "auto":
+        changes["framing"] = _framing(schema)
+    return contract.model_copy(update=changes)
+
+
+def _schema_part(schema: ParsedSchema, contract: DataContract | None) -> JsonSchema | AvroSchema:
+    if schema.schema_type == AVRO:
+        return AvroSchema(type="avro", definition=schema.definition)
+    former = contract.schema_ if contract else None
+    formats = former.formats if isinstance(former, JsonSchema) else "assert"
+    return JsonSchema(type="json-schema", definition=schema.definition, formats=formats)
+
+
+def _framing(schema: ParsedSchema) -> str:
+    """Clients of a schema registry write its prefix or header; bare Avro cannot be told from a prefixed record."""
+    return "confluent-prefix" if schema.schema_type == AVRO else "auto"
+
+
+def _next_version(
+    stores: Stores,
+    line: Line,
+    former: DataContract,
+    new: tuple[DataContract, ParsedSchema],
+    config: Config,
+    *,
+    breaks: bool,
+) -> str:
+    """Return the version of a change: the part to raise says whether it breaks the level, and whether it says anything new."""
+    contract, schema = new
+    before = _schema_of(stores, line.base) if line.base else parsed_contract_schema(former)
+    if line.is_new or breaks or _breaks(before, schema, config):
+        return next_major(stores.contracts.highest_name(contract.id) or former.version)
+    end = precedence(f"{next_major(former.version)}-0")
+    highest = stores.contracts.highest_name(contract.id, end) or former.version
+    is_same = former.rules == contract.rules and _says_the_same(before, schema)
+    return next_patch(highest) if is_same else next_minor(highest)
+
+
+def _breaks(former: ParsedSchema, schema: ParsedSchema, config: Config) -> bool:
+    """Return whether a schema breaks what the level forbids; under NONE, whether old records are valid no more."""
+    level = config.level if config.level not in {None, "NONE"} else DEFAULT_LEVEL
+    one = Config(level=level, policy=config.policy)
+    return not check_compatibility(schema, one, (Earlier("the version before", former),)).is_compatible
+
+
+def _says_the_same(former: ParsedSchema, schema: ParsedSchema) -> bool:
+    """Return whether two schemas of one type describe the same records; names in Avro schemas are a part of that."""
+    if schema.schema_type == AVRO:
+        texts = (to_parsing_canonical_form(one.definition) for one in (former, schema))
+        return len(set(texts)) == 1
+    return inclusion(schema, former).outcome is Outcome.PROVEN
+
+
+def _with_rules(contract: DataContract, imported: ImportedRules) -> tuple[DataContract, list[str]]:
+    """Put imported rules beside the contract's own, as an active version if it compiles and as a draft if not."""
+    own = tuple(rule for rule in contract.rules if not rule.id.startswith(PREFIX))
+    taken, refused = _compiling(contract, imported.rules)
+    notes = [
+        f"the rule {reason}: it is kept for clients and not judged here"
+        for reason in (*imported.left_out, *refused)
+    ]
+    contract = contract.model_copy(update={"rules": (*own, *taken), "status": Status.ACTIVE})
+    try:
+        compile_plan(contract)
+    except ContractError as error:
+        contract = contract.model_copy(update={"status": Status.DRAFT})
+        mistakes = "; ".join(f"{problem.pointer} {problem.message}" for problem in error.problems)
+        notes.insert(0, f"a draft, because it does not compile with this schema: {mistakes}")
+    return contract, notes
+
+
+def _compiling(contract: DataContract, rules: tuple[Cel, ...]) -> tuple[tuple[Cel, ...], tuple[str, ...]]:
+    """Split rules into those that compile against the contract's schema and the reasons why others do not."""
+    bare = contract.model_copy(
+        update={"columns": (), "expectations": (), "primary_key": (), "classification": {}}
+    )
+    taken: list[Cel] = []
+    refused: list[str] = []
+    for rule in rules:
+        try:
+            compile_plan(bare.model_copy(update={"rules": (rule,)}))
+        except ContractError as error:
+            wrong = [problem for problem in error.problems if problem.pointer.startswith("/rules/")]
+            if wrong:
+                refused.append(
+                    f"{rule.id.removeprefix(PREFIX)} is no expression of the judge ({wrong[0].message})"
+                )
+                continue
+        taken.append(rule)
+    return tuple(taken), tuple(refused)

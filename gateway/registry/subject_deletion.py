@@ -1,0 +1,152 @@
+"""Deleting subjects and versions: first softly, then for good. A contract version goes and comes with its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from gateway.access.principal import Principal
+from gateway.registry.approvals import held_to_approval, write_held
+from gateway.registry.schemas.errors import (
+    context_not_empty,
+    referenced,
+    subject_not_found,
+    subject_not_soft_deleted,
+    subject_soft_deleted,
+    version_not_found,
+    version_not_soft_deleted,
+    version_soft_deleted,
+)
+from gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical, context_of, topic_of
+from gateway.registry.subject_reading import LATEST
+from gateway.registry.subject_scope import check_writable
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted, SubjectVersion
+
+
+class SubjectDeletion:
+    """Deletes what is registered. What was deleted stays deleted until somebody brings it back on purpose."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
+        """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
+        subject = canonical(name)
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[int, ...]:
+            everything = stores.subjects.numbers(subject, Deleted.SHOWN)
+            alive = stores.subjects.numbers(subject, Deleted.LEFT_OUT)
+            if not everything:
+                raise subject_not_found(subject)
+            check_writable(stores, subject)
+            if permanent:
+                if alive:
+                    raise subject_not_soft_deleted(subject)
+                self._delete(stores, subject, everything, _Deletion(by, at, permanent=True))
+                stores.settings.put_config(subject, None)
+                stores.settings.put_mode(subject, None)
+                return everything
+            if not alive:
+                raise subject_soft_deleted(subject)
+            self._delete(stores, subject, alive, _Deletion(by, at, permanent=False))
+            return alive
+
+        return write_held(self._database, work)
+
+    def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
+        """Delete one version, -1 the latest; returns its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
+        subject = canonical(name)
+        at = self._now()
+
+        def work(stores: Stores) -> int:
+            everything = stores.subjects.numbers(subject, Deleted.SHOWN)
+            if not everything:
+                raise subject_not_found(subject)
+            check_writable(stores, subject)
+            found = _chosen(stores, subject, number, permanent=permanent)
+            if found is None:
+                raise version_not_found("latest" if number == LATEST else number)
+            if permanent and found.deleted_at is None:
+                raise version_not_soft_deleted(subject, found.number)
+            if not permanent and found.deleted_at is not None:
+                raise version_soft_deleted(subject, found.number)
+            self._delete(stores, subject, (found.number,), _Deletion(by, at, permanent=permanent))
+            return found.number
+
+        return write_held(self._database, work)
+
+    def delete_context(self, context: str) -> None:
+        """Accept that an empty context is deleted; it is known by what it holds. Raises Refused (42211)."""
+
+        def work(stores: Stores) -> None:
+            if context in stores.subjects.contexts():
+                raise context_not_empty(context)
+
+        self._database.read(work)
+
+    def _delete(self, stores: Stores, subject: str, numbers: tuple[int, ...], deletion: _Deletion) -> None:
+        for number in numbers:
+            by = stores.subjects.referenced_by(subject, number)
+            if by:
+                raise referenced(subject, number, by)
+        with held_to_approval(stores, _contract_of(stores, subject), deletion.by, deletion.at):
+            self._delete_each(stores, subject, numbers, deletion)
+        if not deletion.permanent:
+            stores.subjects.set_deleted(subject, numbers, deletion.at)
+
+    def _delete_each(
+        self, stores: Stores, subject: str, numbers: tuple[int, ...], deletion: _Deletion
+    ) -> None:
+        for number in numbers:
+            found = stores.subjects.version(subject, number)
+            if found is None:
+                continue
+            if deletion.permanent:
+                stores.subjects.remove_version(subject, number)
+            delete_contract_version(stores, found, deletion.at, permanent=deletion.permanent)
+            action = "subject.version-purged" if deletion.permanent else "subject.version-deleted"
+            stores.audit.append(Change(deletion.at, deletion.by.name, action, subject, found.schema.guid))
+
+
+class _Deletion:
+    """Who deletes, when, and whether for good."""
+
+    def __init__(self, by: Principal, at: datetime, *, permanent: bool) -> None:
+        self.by = by
+        self.at = at
+        self.permanent = permanent
+
+
+def delete_contract_version(
+    stores: Stores, version: SubjectVersion, at: datetime, *, permanent: bool
+) -> None:
+    """Delete the contract version that a subject version is, if it is one."""
+    if version.registry_id is None:
+        return
+    contract = stores.contracts.by_registry_id(version.registry_id)
+    if contract is None:
+        return
+    if contract.deleted_at is None:
+        stores.lifecycle.delete(contract.registry_id, contract.status, at)
+    if permanent:
+        stores.lifecycle.purge(contract.registry_id)
+
+
+def _contract_of(stores: Stores, subject: str) -> str | None:
+    """Find the contract whose versions are versions of a subject."""
+    topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
+    return None if topic is None else stores.contracts.contract_of_topic(topic)
+
+
+def _chosen(stores: Stores, subject: str, number: int, *, permanent: bool) -> SubjectVersion | None:
+    if number != LATEST:
+        return stores.subjects.version(subject, number)
+    if not permanent:
+        return stores.subjects.latest(subject)
+    numbers = stores.subjects.numbers(subject, Deleted.ONLY)
+    return stores.subjects.version(subject, numbers[-1]) if numbers else None

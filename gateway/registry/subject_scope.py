@@ -1,0 +1,85 @@
+"""The settings that hold for a subject: its own, its context's, and those for all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from contracts.document.model import Status
+from gateway.registry.schemas.entities import Config
+from gateway.registry.schemas.errors import read_only
+from gateway.registry.schemas.names import GLOBAL, scopes, topic_of
+from gateway.storage.sql import Stores
+
+DEFAULT_LEVEL = "BACKWARD"
+ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
+LEVELS = (
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+)
+POLICIES = ("STRICT", "LENIENT")
+READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = MODES = (
+    "READWRITE",
+    "READONLY",
+    "READONLY_OVERRIDE",
+    "IMPORT",
+)
+
+
+def config_of(stores: Stores, scope: str) -> Config | None:
+    """Return what is set in one scope itself."""
+    found = stores.settings.setting(scope).config
+    return None if found is None else Config.model_validate_json(found)
+
+
+def config_in_scope(stores: Stores, subject: str) -> Config:
+    """Return what holds for a subject: each setting as the nearest scope has it that sets it.
+
+    A contract that governs the subject and promises another level than the default stands between the subject's own
+    settings and the wider scopes.
+    """
+    merged: dict[str, Any] = {}
+    for scope in scopes(subject):
+        found = config_of(stores, scope)
+        if found is not None:
+            own = {name: getattr(found, name) for name in found.model_fields_set}
+            merged = {**{name: value for name, value in own.items() if value is not None}, **merged}
+        if scope == subject and "level" not in merged:
+            promised = _promised_level(stores, subject)
+            merged |= {"level": promised} if promised else {}
+    return Config(**merged)
+
+
+def _promised_level(stores: Stores, subject: str) -> str | None:
+    """Return the level that the contract behind a subject promises; None when it is the default, or there is none."""
+    topic = topic_of(subject)
+    contract_id = stores.contracts.contract_of_topic(topic) if topic else None
+    enforced = stores.contracts.highest(contract_id, ENFORCED) if contract_id else None
+    return None if enforced is None else json.loads(enforced.document).get("compatibility")
+
+
+def mode_of(stores: Stores, scope: str) -> str | None:
+    """Return the mode of one scope itself."""
+    return stores.settings.setting(scope).mode
+
+
+def mode_in_scope(stores: Stores, subject: str) -> str:
+    """Return the mode that holds for a subject. READONLY_OVERRIDE for all overrides every narrower mode."""
+    for_all = mode_of(stores, GLOBAL)
+    if for_all == READONLY_OVERRIDE:
+        return for_all
+    found = (mode_of(stores, scope) for scope in scopes(subject))
+    return next((mode for mode in found if mode is not None), READWRITE)
+
+
+def check_writable(stores: Stores, subject: str) -> str:
+    """Return the mode of a subject that may be written. Raises Refused (42205) for one that is read-only."""
+    mode = mode_in_scope(stores, subject)
+    if mode in {READONLY, READONLY_OVERRIDE}:
+        raise read_only(subject)
+    return mode

@@ -1,0 +1,205 @@
+"""Compatibility settings and modes, of a subject, of a context, or for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from gateway.registry.schemas.entities import Config
+from gateway.registry.schemas.errors import (
+    Refused,
+    invalid_level,
+    invalid_mode,
+    no_subject_level,
+    no_subject_mode,
+    not_permitted,
+    subject_not_found,
+)
+from gateway.registry.schemas.names import GLOBAL, canonical
+from gateway.registry.schemas.rule_sets import check_rule_set
+from gateway.registry.subject_reading import ListedSubjects
+from gateway.registry.subject_scope import (
+    DEFAULT_LEVEL,
+    IMPORT,
+    LEVELS,
+    MODES,
+    POLICIES,
+    READWRITE,
+    config_in_scope,
+    config_of,
+    mode_in_scope,
+    mode_of,
+)
+from gateway.storage.audit_chain import Change, content_hash
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.storage.subjects import Deleted
+
+
+class SubjectSettings:
+    """Reads and changes what holds for subjects."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def config(self, name: str, *, inherited: bool) -> Config:
+        """Return the settings of a scope, with `inherited` what holds in it. Raises Refused (40408)."""
+        scope = canonical(name)
+
+        def work(stores: Stores) -> Config:
+            if scope == GLOBAL or inherited:
+                found = config_in_scope(stores, scope)
+                return found if found.level else found.model_copy(update={"level": DEFAULT_LEVEL})
+            own = config_of(stores, scope)
+            if own is None:
+                raise no_subject_level(scope)
+            return own
+
+        return self._database.read(work)
+
+    def alias(self, subject: str) -> str | None:
+        """Return the subject that another one's settings say it stands for."""
+
+        def work(stores: Stores) -> str | None:
+            own = config_of(stores, subject)
+            return None if own is None else own.alias
+
+        return self._database.read(work) or None
+
+    def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
+        """Change the settings that are given, null forgets one; gives back what was given. Raises Refused."""
+        scope = canonical(name)
+        changes = read_config(given)
+        at = self._now()
+
+        def work(stores: Stores) -> None:
+            old = config_of(stores, scope)
+            kept = {name: getattr(old, name) for name in (old.model_fields_set if old else ())}
+            kept |= {name: getattr(changes, name) for name in changes.model_fields_set}
+            new = Config(**{name: value for name, value in kept.items() if value is not None})
+            stores.settings.put_config(scope, new.model_dump_json(by_alias=True, exclude_unset=True))
+            change = Change(at, who, "subject.config-changed", scope, _hash(old), _hash(new))
+            stores.audit.append(change)
+
+        self._database.write(work)
+        shown = changes.shown()
+        if changes.level is not None:
+            shown = {
+                "compatibility": changes.level,
+                **{k: v for k, v in shown.items() if k != "compatibilityLevel"},
+            }
+        return shown
+
+    def delete_config(self, name: str, who: str) -> Config:
+        """Forget the settings of a scope; gives them. Raises Refused (40401)."""
+        scope = canonical(name)
+        at = self._now()
+
+        def work(stores: Stores) -> Config:
+            old = config_of(stores, scope)
+            if old is None:
+                if scope == GLOBAL:
+                    return Config(level=DEFAULT_LEVEL)
+                raise subject_not_found(scope)
+            stores.settings.put_config(scope, None)
+            stores.audit.append(Change(at, who, "subject.config-deleted", scope, _hash(old)))
+            return old
+
+        return self._database.write(work)
+
+    def mode(self, name: str, *, inherited: bool) -> str:
+        """Return the mode of a scope, with `inherited` the one that holds in it. Raises Refused (40409)."""
+        scope = canonical(name)
+
+        def work(stores: Stores) -> str:
+            if scope == GLOBAL:
+                return mode_of(stores, scope) or READWRITE
+            if inherited:
+                return mode_in_scope(stores, scope)
+            own = mode_of(stores, scope)
+            if own is None:
+                raise no_subject_mode(scope)
+            return own
+
+        return self._database.read(work)
+
+    def put_mode(self, name: str, mode: str, *, force: bool, who: str) -> str:
+        """Set the mode of a scope. IMPORT needs a scope where nothing is alive, or force. Raises Refused (42204, 42205)."""
+        scope, mode = canonical(name), mode.upper()
+        if mode not in MODES:
+            raise invalid_mode()
+        at = self._now()
+
+        def work(stores: Stores) -> str:
+            old = mode_of(stores, scope)
+            begins = mode == IMPORT and mode_in_scope(stores, scope) != IMPORT
+            if begins and not force and _has_versions(stores, scope):
+                raise not_permitted("Cannot import since found existing subjects")
+            stores.settings.put_mode(scope, mode)
+            change = Change(at, who, "subject.mode-changed", scope, _mode_hash(old), _mode_hash(mode))
+            stores.audit.append(change)
+            return mode
+
+        return self._database.write(work)
+
+    def delete_mode(self, name: str, who: str) -> str:
+        """Forget the mode of a scope; returns it. Raises Refused (40401)."""
+        scope = canonical(name)
+        at = self._now()
+
+        def work(stores: Stores) -> str:
+            old = mode_of(stores, scope)
+            if old is None:
+                if scope == GLOBAL:
+                    return READWRITE
+                raise subject_not_found(scope)
+            stores.settings.put_mode(scope, None)
+            stores.audit.append(Change(at, who, "subject.mode-deleted", scope, _mode_hash(old)))
+            return old
+
+        return self._database.write(work)
+
+
+def read_config(given: Mapping[str, Any]) -> Config:
+    """Read settings as they are sent; the level may be called `compatibility`. Raises Refused (42203, 42210)."""
+    found = dict(given)
+    if "compatibility" in found:
+        found["compatibilityLevel"] = found.pop("compatibility")
+    level = found.get("compatibilityLevel")
+    if level is not None:
+        if not isinstance(level, str) or level.upper() not in LEVELS:
+            raise invalid_level()
+        found["compatibilityLevel"] = level.upper()
+    policy = found.get("compatibilityPolicy")
+    if policy is not None:
+        if not isinstance(policy, str) or policy.upper() not in POLICIES:
+            raise Refused(422, 42203, "Invalid compatibility policy. Valid values are strict and lenient")
+        found["compatibilityPolicy"] = policy.upper()
+    config = Config.model_validate(found)
+    if config.alias:
+        canonical(config.alias)
+    check_rule_set(config.default_rule_set)
+    check_rule_set(config.override_rule_set)
+    return config
+
+
+def _has_versions(stores: Stores, scope: str) -> bool:
+    """Return whether anything is alive in a scope."""
+    if scope == GLOBAL:
+        wanted = ListedSubjects()
+    elif scope.endswith(":"):
+        wanted = ListedSubjects(prefix=scope)
+    else:
+        return bool(stores.subjects.numbers(scope, Deleted.LEFT_OUT))
+    query = stores.subjects.subjects(wanted.context, wanted.beginning, wanted.deleted, None)
+    return bool(stores.subjects.page(query, 0, 1))
+
+
+def _hash(config: Config | None) -> str | None:
+    return None if config is None else content_hash(config.shown())
+
+
+def _mode_hash(mode: str | None) -> str | None:
+    return None if mode is None else content_hash(mode)

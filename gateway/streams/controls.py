@@ -1,0 +1,225 @@
+"""Pauses streams and lets them go on; takes what their jobs tell: spent error budgets, starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from contracts.errors import ConflictError, NotFoundError
+from contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
+from contracts.stream.evidence import EventPointer
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.reconciliation import HeartbeatAnswer
+from contracts.stream.report import BatchReport
+from gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
+from gateway.storage.audit_chain import Change, content_hash
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+
+Announce = Callable[[StreamEvent | Trip | StreamControl], None]
+"""Told of what a job told, or of a pause by a person: once, after it is kept."""
+
+
+def announce_nothing(_told: StreamEvent | Trip | StreamControl) -> None:
+    """Announce nothing."""
+
+
+class StreamControls:
+    """What people and error budgets decide about streams. Every change of it is an entry in the log of changes."""
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime], announce: Announce = announce_nothing
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._announce = announce
+
+    def control(self, stream: str) -> StreamControl:
+        """Return what holds for a stream. Raises NotFoundError for one without a contract."""
+
+        def work(stores: Stores) -> StreamControl:
+            subject_of_stream(stores, stream)
+            return stores.controls.find(stream)
+
+        return self._database.read(work)
+
+    def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
+        """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
+        at = self._now()
+        told = reason or "paused without a reason"
+
+        def work(stores: Stores) -> tuple[StreamControl, bool]:
+            subject = subject_of_stream(stores, stream)
+            before = stores.controls.find(stream)
+            if before.is_paused:
+                return before, False
+            after = before.paused(told, by.name, at)
+            keep_control(stores, (before, after), "stream.paused", subject, (by.name, at))
+            return after, True
+
+        control, is_new = self._database.write(work)
+        if is_new:
+            self._announce(control)
+        return control
+
+    def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
+        """Let a stream go on; with `accept_batch` over the batch that spent its error budget.
+
+        A stream that runs, with nothing to accept, stays as it is. Raises NotFoundError, and ConflictError when a batch
+        is to be accepted and none tripped.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> StreamControl:
+            subject = subject_of_stream(stores, stream)
+            before = stores.controls.find(stream)
+            if accept_batch and before.trip is None:
+                raise ConflictError(
+                    f"no batch of {stream} has spent its error budget, so there is none to accept; resume it without"
+                )
+            is_accepted = before.trip is not None and before.accepted == before.trip.range
+            if not before.is_paused and (not accept_batch or is_accepted):
+                return before
+            after = before.resumed(by.name, at, accept=accept_batch)
+            action = "stream.resumed-accepting-batch" if accept_batch else "stream.resumed"
+            keep_control(stores, (before, after), action, subject, (by.name, at))
+            return after
+
+        return self._database.write(work)
+
+    def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
+        """Have the job quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
+        at = self._now()
+
+        def work(stores: Stores) -> StreamControl:
+            topic = _topic_of(stores, stream)
+            before = stores.controls.find(stream)
+            if record in before.set_aside:
+                return before
+            after = before.with_set_aside(record)
+            which = f"record {EventPointer(topic, record.partition, record.offset)}"
+            keep_control(stores, (before, after), "stream.record-set-aside", which, (by.name, at))
+            return after
+
+        return self._database.write(work)
+
+    def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
+        """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
+
+        A trip that was told before changes nothing. Returns what holds now. Raises ConflictError for a trip of another
+        stream, NotFoundError and Forbidden when `by` may not publish for the stream's topic.
+        """
+        require_same(stream, trip.stream)
+        at = self._now()
+
+        def work(stores: Stores) -> tuple[StreamControl, bool]:
+            topic = topic_told_by(stores, stream, by)
+            require_own(trip, topic)
+            subject = subject_of(topic)
+            before = stores.controls.find(stream)
+            if stores.controls.is_told(trip.id):
+                return before, False
+            stores.controls.tell(trip)
+            after = before.tripped(trip, by.name, at)
+            keep_control(stores, (before, after), "stream.tripped", subject, (by.name, at))
+            return after, True
+
+        control, is_new = self._database.write(work)
+        if is_new:
+            self._announce(trip)
+        return control
+
+    def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
+        """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
+        require_same(stream, event.stream)
+
+        def work(stores: Stores) -> bool:
+            told_by(stores, stream, by)
+            if stores.controls.is_told(event.id):
+                return False
+            stores.controls.tell(event)
+            return True
+
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(event)
+        return is_new
+
+    def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
+        """Take note that the job of a stream lives; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
+        at = self._now()
+
+        def work(stores: Stores) -> HeartbeatAnswer:
+            told_by(stores, stream, by)
+            stores.controls.beat(stream, at)
+            return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
+
+        return self._database.write(work)
+
+
+def require_same(stream: str, told: str) -> None:
+    """Raise ConflictError unless what a job told is about the stream that it was posted to."""
+    if stream != told:
+        raise ConflictError(f"this is about the stream {told}; post it there, not to {stream}")
+
+
+def require_own(told: BatchReport | Trip, topic: str) -> None:
+    """Raise ConflictError unless a job names the contract and the topics of its stream, whose contract has `topic`."""
+    stream, expected = told.stream, quarantine_topic(topic)
+    if told.contract.rpartition("@")[0] != stream:
+        raise ConflictError(
+            f"this names the contract {told.contract}; a batch of {stream} is judged by {stream}@VERSION"
+        )
+    named = {told.topic} - {topic}
+    if isinstance(told, BatchReport):
+        named |= {told.quarantine_topic} - {expected}
+    if named:
+        raise ConflictError(
+            f"this names the topic {min(named)}, and {stream} reads {topic} and refuses into {expected}; run the job "
+            "against the registry that holds its contract"
+        )
+
+
+def subject_of_stream(stores: Stores, stream: str) -> str:
+    """Return the subject of the contract that a stream is named after. Raises NotFoundError."""
+    return subject_of(_topic_of(stores, stream))
+
+
+def _topic_of(stores: Stores, stream: str) -> str:
+    topic = stores.contracts.topic_of(stream)
+    if topic is None:
+        raise NotFoundError(f"no contract is published under the id {stream}")
+    return topic
+
+
+def told_by(stores: Stores, stream: str, by: Principal) -> str:
+    """Require that `by` may report about a stream; return its subject. A hidden subject answers as an unknown one."""
+    return subject_of(topic_told_by(stores, stream, by))
+
+
+def topic_told_by(stores: Stores, stream: str, by: Principal) -> str:
+    """Return the topic of a stream, if `by` may tell of it. Raises NotFoundError and Forbidden as `told_by` does."""
+    topic = stores.contracts.topic_of(stream)
+    if topic is None or not by.sees(subject_of(topic)):
+        raise NotFoundError(f"no contract is published under the id {stream}")
+    may_report(by, subject_of(topic))
+    return topic
+
+
+def keep_control(
+    stores: Stores,
+    change: tuple[StreamControl, StreamControl],
+    action: str,
+    subject: str,
+    made: tuple[str, datetime],
+) -> None:
+    """Keep what holds after a change, given as before and after, and write down who `made` it and when."""
+    before, after = change
+    stores.controls.put(after)
+    earlier = _hash(before) if before.revision else None
+    who, at = made
+    stores.audit.append(Change(at, who, action, subject, earlier, _hash(after)))
+
+
+def _hash(control: StreamControl) -> str:
+    return content_hash(control.model_dump(mode="json"))

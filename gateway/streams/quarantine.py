@@ -1,0 +1,281 @@
+"""Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time.
+
+Which topic is read follows from the stream's contract. Other records in it are never given out: whoever writes to the
+topic could otherwise place them on the page of somebody who may not read them where they came from.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from contracts.errors import NotFoundError, Unavailable
+from contracts.stream.evidence import EventPointer, Evidence, headers_of, read_evidence
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.output_topics import quarantine_topic
+
+FIRST_WINDOW = 64
+"""Offsets looked at per topic in the first step back from the end; each further step doubles it."""
+MOST_OFFSETS = 4096
+MOST_BYTES = 64 * 1024 * 1024
+GIVE_UP_AFTER = timedelta(seconds=4)
+"""Longest that a page waits for the broker."""
+QUIET_AFTER_FAILURE = timedelta(seconds=5)
+"""How long an unreachable broker is not asked again, so that pages of an outage come at once."""
+
+_Window = dict[int, tuple[int, int]]
+"""Partition to (first offset, offset after the last)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose refused records are looked at: the contract (and stream) of this id, which owns `topic`."""
+
+    contract_id: str
+    topic: str
+
+    @property
+    def quarantine_topic(self) -> str:
+        """Return the name of the topic that takes the stream's refused records."""
+        return quarantine_topic(self.topic)
+
+    def owns(self, evidence: Evidence) -> bool:
+        """Return whether a record was read from this topic and refused by this contract."""
+        contract_id, _, _ = evidence.contract.rpartition("@")
+        return evidence.source.topic == self.topic and contract_id == self.contract_id
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """One record of a quarantine topic, with the evidence that Tidegate added to it."""
+
+    pointer: EventPointer
+    timestamp: datetime | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The newest records that were asked for, newest first.
+
+    `looked_at` counts the records read to find them; `is_complete` tells whether that was all the topic holds.
+    """
+
+    records: tuple[QuarantinedRecord, ...]
+    looked_at: int
+    is_complete: bool
+
+
+class QuarantineReader:
+    """Reads quarantine topics with one cached consumer that never commits; safe to share between threads.
+
+    Methods raise Unavailable when the broker does not answer in time, NotFoundError for what is not there.
+    """
+
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._kafka = kafka
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
+        self._quiet_until = 0.0
+
+    def latest(self, origin: Origin, *, limit: int, rule: str | None = None) -> Latest:
+        """Return the newest `limit` refused records of a stream, of one violated rule if it is named.
+
+        A topic that does not exist has no records: it is made with the first refusal.
+        """
+        with self._session(origin) as session:
+            return session.latest(limit, rule)
+
+    def record(self, origin: Origin, partition: int, offset: int) -> QuarantinedRecord:
+        """Return one refused record of a stream by its place in the quarantine topic."""
+        with self._session(origin) as session:
+            low, high = session.edges().get(partition, (0, 0))
+            if low <= offset < high:
+                for message in session.read({partition: (offset, offset + 1)}):
+                    if (found := _record(message, origin)) is not None:
+                        return found
+        raise NotFoundError(
+            f"{origin.quarantine_topic}/{partition}/{offset} holds no refused record of {origin.contract_id}; retention may "
+            "have removed it"
+        )
+
+    def close(self) -> None:
+        """Leave the broker."""
+        with self._lock:
+            self._drop_consumer()
+
+    @contextmanager
+    def _session(self, origin: Origin) -> Iterator[_Session]:
+        deadline = time.monotonic() + GIVE_UP_AFTER.total_seconds()
+        if not self._lock.acquire(timeout=GIVE_UP_AFTER.total_seconds()):
+            raise Unavailable("the desk is still reading for somebody else; try again")
+        try:
+            self._refuse_while_quiet()
+            yield _Session(self._connected(), origin, deadline)
+        except (KafkaException, Unavailable) as error:
+            # A consumer that has failed may hold half an assignment: the next look starts from a new one.
+            self._drop_consumer()
+            if not isinstance(error, Unavailable):
+                self._quiet_until = time.monotonic() + QUIET_AFTER_FAILURE.total_seconds()
+                raise Unavailable(f"the broker at {self._kafka} does not answer") from error
+            raise
+        finally:
+            self._lock.release()
+
+    def _refuse_while_quiet(self) -> None:
+        if time.monotonic() < self._quiet_until:
+            raise Unavailable(f"the broker at {self._kafka} did not answer a moment ago")
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {
+                    **self._kafka.for_librdkafka(),
+                    "client.id": "tidegate-desk",
+                    "group.id": "tidegate-desk",  # required by the client; nothing joins or commits
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "isolation.level": "read_committed",
+                    "enable.partition.eof": True,
+                    "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 50,
+                    "socket.connection.setup.timeout.ms": 3000,
+                    "reconnect.backoff.max.ms": 1000,
+                    "log_level": 0,  # an unreachable broker is told on the page, once
+                }
+            )
+        return self._consumer
+
+    def _drop_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+class _Session:
+    """Look-ups in the quarantine topic of one stream by one caller, all within one deadline."""
+
+    def __init__(self, consumer: Consumer, origin: Origin, deadline: float) -> None:
+        self._consumer = consumer
+        self._origin = origin
+        self._topic = origin.quarantine_topic
+        self._deadline = deadline
+
+    def edges(self) -> _Window:
+        """Return the first offset, and the one after the last committed record, of each partition; {} for no topic."""
+        metadata = self._consumer.list_topics(self._topic, timeout=self._left()).topics[self._topic]
+        if metadata.error is not None:
+            if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return {}
+            raise KafkaException(metadata.error)
+        edges: _Window = {}
+        for partition in sorted(metadata.partitions):
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, partition), timeout=self._left()
+            )
+            if found is None:
+                raise Unavailable("the broker took too long to tell where the quarantine topic ends")
+            edges[partition] = found
+        return edges
+
+    def latest(self, limit: int, rule: str | None) -> Latest:
+        """Step back from the end of every partition until enough is found or the bounds are reached."""
+        edges = self.edges()
+        upper = {partition: high for partition, (_, high) in edges.items()}
+        found: list[QuarantinedRecord] = []
+        looked_at = read_bytes = offsets = 0
+        step = max(4, FIRST_WINDOW // max(1, len(edges)))
+        while True:
+            window = {
+                partition: (max(low, upper[partition] - step), upper[partition])
+                for partition, (low, _) in edges.items()
+                if upper[partition] > low
+            }
+            if not window or len(found) >= limit or offsets >= MOST_OFFSETS or read_bytes >= MOST_BYTES:
+                break
+            for message in self.read(window):
+                looked_at += 1
+                read_bytes += len(message.value() or b"")
+                record = _record(message, self._origin)
+                if record is not None and (rule is None or rule in record.evidence.rules):
+                    found.append(record)
+            offsets += sum(end - start for start, end in window.values())
+            upper.update({partition: start for partition, (start, _) in window.items()})
+            step *= 2
+        found.sort(key=_newest_first)
+        return Latest(tuple(found[:limit]), looked_at, is_complete=not window)
+
+    def read(self, window: _Window) -> Iterator[Message]:
+        """Read what stands in the window. Offsets without a record (transaction markers) are passed over."""
+        open_until = {partition: end for partition, (_, end) in window.items()}
+        self._consumer.assign(
+            [TopicPartition(self._topic, partition, start) for partition, (start, _) in window.items()]
+        )
+        while open_until:
+            message = self._consumer.poll(self._left())
+            if message is None:
+                continue
+            partition, offset = message.partition() or 0, message.offset() or 0
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
+                raise KafkaException(error)
+            if partition not in open_until:
+                continue
+            if error is None and offset < open_until[partition]:
+                yield message
+            if error is not None or offset >= open_until[partition] - 1:
+                del open_until[partition]
+
+    def _left(self) -> float:
+        """Seconds that are left; raises Unavailable when none are."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise Unavailable("the broker took too long to give the records")
+        return left
+
+
+def _newest_first(record: QuarantinedRecord) -> tuple[float, int, int]:
+    source = record.evidence.source
+    when = record.timestamp.timestamp() if record.timestamp is not None else 0.0
+    return -when, -source.offset, source.partition
+
+
+def _record(message: Message, origin: Origin) -> QuarantinedRecord | None:
+    """Return the record; None for one without evidence, or with that of another stream."""
+    kind, milliseconds = message.timestamp()
+    headers = tuple(headers_of(message))
+    evidence = read_evidence(headers)
+    if evidence is None or not origin.owns(evidence):
+        return None
+    return QuarantinedRecord(
+        pointer=EventPointer(message.topic() or "", message.partition() or 0, message.offset() or 0),
+        timestamp=_moment(milliseconds) if kind != TIMESTAMP_NOT_AVAILABLE else None,
+        key=message.key(),
+        value=message.value(),
+        headers=headers,
+        evidence=evidence,
+    )
+
+
+def _moment(milliseconds: int) -> datetime | None:
+    """Return the UTC time; None for one that no calendar holds, since producers may write any 64-bit number."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None

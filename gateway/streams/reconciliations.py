@@ -1,0 +1,121 @@
+"""Takes the wish that a stream be reconciled, has its job look, and keeps what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from contracts.errors import ConflictError, NotFoundError
+from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult, StreamReconciliation
+from gateway.access.principal import ANONYMOUS, Principal
+from gateway.storage.audit_chain import Change, content_hash
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+from gateway.streams.controls import subject_of_stream, told_by
+
+
+@dataclass(frozen=True, slots=True)
+class SeenReconciliations:
+    """Those of one stream that are kept, newest first. `seen_at` is when its job said last that it lives."""
+
+    found: tuple[StreamReconciliation, ...]
+    seen_at: datetime | None
+
+    @property
+    def open(self) -> ReconciliationRequest | None:
+        """The request that no one has answered yet."""
+        return next((each.asked for each in self.found if each.is_open), None)
+
+    @property
+    def last(self) -> StreamReconciliation | None:
+        """The last one with an answer."""
+        return next((each for each in self.found if not each.is_open), None)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the job has heard of the open request: the gateway's answer to its heartbeat tells of it."""
+        return self.open is not None and self.seen_at is not None and self.seen_at > self.open.at
+
+
+class Reconciliations:
+    """What people ask to have reconciled. Every request is an entry in the log of changes.
+
+    `announce` is called with each result that is new, after it was kept; it must neither block nor raise.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime],
+        announce: Callable[[ReconciliationResult], None] = lambda _: None,
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._announce = announce
+
+    def ask(self, stream: str, by: Principal = ANONYMOUS) -> tuple[StreamReconciliation, bool]:
+        """Ask the job of a stream to reconcile it; returns the open request if there is one, and whether it is new.
+
+        Raises NotFoundError for a stream without a contract.
+        """
+        request = ReconciliationRequest(id=uuid4(), stream=stream, by=by.name, at=self._now())
+
+        def work(stores: Stores) -> tuple[StreamReconciliation, bool]:
+            subject = subject_of_stream(stores, stream)
+            if (earlier := stores.reconciliations.open(stream)) is not None:
+                return StreamReconciliation(asked=earlier), False
+            stores.reconciliations.add(request)
+            made = content_hash(request.model_dump(mode="json"))
+            stores.audit.append(
+                Change(request.at, by.name, "stream.reconciliation-asked", subject, None, made)
+            )
+            return StreamReconciliation(asked=request), True
+
+        return self._database.write(work)
+
+    def answer(
+        self, stream: str, request: UUID, result: ReconciliationResult, by: Principal = ANONYMOUS
+    ) -> bool:
+        """Keep what the job found; False when it was answered before, and the first answer stands.
+
+        Raises NotFoundError for a request that is not known, Forbidden when `by` may not publish for the stream's topic,
+        ConflictError for the findings of another stream.
+        """
+        if result.findings is not None and result.findings.stream != stream:
+            raise ConflictError(f"these are the findings of {result.findings.stream}, not of {stream}")
+
+        def work(stores: Stores) -> bool:
+            told_by(stores, stream, by)
+            found = stores.reconciliations.find(stream, request)
+            if found is None:
+                raise NotFoundError(f"nobody asked for a reconciliation {request} of {stream}")
+            if not found.is_open:
+                return False
+            stores.reconciliations.answer(request, result)
+            return True
+
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(result)
+        return is_new
+
+    def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
+        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+
+        def work(stores: Stores) -> tuple[StreamReconciliation, ...]:
+            subject_of_stream(stores, stream)
+            return stores.reconciliations.all(stream)
+
+        return self._database.read(work)
+
+    def seen(self, stream: str) -> SeenReconciliations | None:
+        """Return what a page shows of a stream; None for one without a contract, which no one can ask about."""
+
+        def work(stores: Stores) -> SeenReconciliations | None:
+            if stores.contracts.topic_of(stream) is None:
+                return None
+            return SeenReconciliations(stores.reconciliations.all(stream), stores.controls.heartbeat(stream))
+
+        return self._database.read(work)

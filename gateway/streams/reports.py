@@ -1,0 +1,316 @@
+"""What the streams did, from their batch reports: the data of the pages and of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from contracts.errors import ConflictError, NotFoundError
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.report import BatchReport
+from contracts.verdict import Severity, Stage
+from gateway.access.principal import ANONYMOUS, Principal, subject_of
+from gateway.storage.database import Database
+from gateway.storage.reports import Buckets, StreamSums
+from gateway.storage.sql import Stores
+from gateway.streams.conditions import StreamCondition, condition_of
+from gateway.streams.controls import require_own, require_same, topic_told_by
+
+_RATE_WINDOW = timedelta(minutes=1)
+_SPARKLINE = timedelta(minutes=30), 48  # 24 hours
+_PRUNED_AT_ONCE = 100
+"""Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that nobody waits."""
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTotals:
+    """Counts since the first batch; `records = written + quarantined + dropped`."""
+
+    batches: int
+    records: int
+    written: int
+    warned: int
+    alerted: int
+    quarantined: int
+    dropped: int
+
+    @property
+    def refused(self) -> int:
+        """Records that did not reach the sink."""
+        return self.quarantined + self.dropped
+
+    @property
+    def refused_share(self) -> float:
+        """Refused share of all records, from 0 to 1; 0 without records."""
+        return self.refused / self.records if self.records else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SparkBucket:
+    """A slice of a stream's time: how many records its batches had, and how many of them were refused."""
+
+    start: datetime
+    records: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """The state of one stream now.
+
+    `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last
+    started. Rates are records a second: over the minute that ends now, and since `started_at` up to the last commit.
+    `seen_at` is when its job said last that it lives, None if it never did. `sparkline` covers the last 24 hours, oldest
+    first. Instants are UTC.
+    """
+
+    stream: str
+    topic: str
+    quarantine_topic: str
+    sink: str
+    contract: str
+    fingerprint: str
+    epoch: int
+    n: int
+    first_started_at: datetime
+    started_at: datetime
+    last_committed_at: datetime
+    records_per_second_last_minute: float
+    records_per_second_since_start: float
+    lag_records: int | None
+    condition: StreamCondition
+    seen_at: datetime | None
+    totals: StreamTotals
+    last_batch: BatchReport
+    sparkline: tuple[SparkBucket, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalBucket:
+    """A slice of time, from `start` to before `end`, and how many records violated each (stage, code).
+
+    Violations of one severity count. A record with several violations counts under each of them.
+    """
+
+    start: datetime
+    end: datetime
+    counts: Mapping[tuple[Stage, str], int]
+
+
+class ReportBook:
+    """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept.
+
+    With each new report some are deleted that are older than the newest of their stream by more than `retention`.
+    The sums of a stream keep what they counted.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        retention: timedelta,
+        now: Callable[[], datetime],
+        announce: Callable[[BatchReport], None] = lambda _report: None,
+    ) -> None:
+        self._database = database
+        self._retention = retention
+        self._now = now
+        self._announce = announce
+
+    def record(self, stream: str, report: BatchReport, by: Principal = ANONYMOUS) -> bool:
+        """Keep a report; False when it was kept before, or comes when reports of its age are deleted already.
+
+        A report is identified by (stream, epoch, n). Raises ConflictError when another batch was reported as the
+        same one, or when the report names another stream, contract or topic; NotFoundError and Forbidden when `by`
+        may not report for the topic of the contract that the stream enforces.
+        """
+        require_same(stream, report.stream)
+
+        def work(stores: Stores) -> bool:
+            topic = topic_told_by(stores, stream, by)
+            require_own(report, topic)
+            return self._keep(stores, report)
+
+        is_new = self._database.write(work)
+        if is_new:
+            self._announce(report)
+        return is_new
+
+    def _keep(self, stores: Stores, report: BatchReport) -> bool:
+        kept = stores.reports.report(report.stream, report.epoch, report.n)
+        if kept is not None:
+            if (kept.start, kept.end, kept.records) == (report.start, report.end, report.records):
+                return False
+            raise ConflictError(
+                f"batch {report.epoch}/{report.n} of {report.stream} was reported with other offsets, and the first "
+                "report stands; a ledger that was made anew needs a registry that has not seen the old one"
+            )
+        keep_from = None
+        if (reach := stores.reports.reach(report.stream)) is not None:
+            # A job's clock that is ahead must not make everything look old.
+            keep_from = min(max(reach.newest, report.committed_at), self._now()) - self._retention
+            is_last = (report.epoch, report.n) > (reach.epoch, reach.n)
+            if report.committed_at < keep_from and not is_last:
+                return False  # it may have been kept and deleted: sums must not count it again
+        stores.reports.add_report(report)
+        if keep_from is not None:
+            stores.reports.prune(report.stream, keep_from, _PRUNED_AT_ONCE)
+        return True
+
+
+class StreamReader:
+    """Reads what the streams reported."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime], by: Principal = ANONYMOUS) -> None:
+        self._database = database
+        self._now = now
+        self._by = by
+
+    def summaries(self) -> tuple[StreamSummary, ...]:
+        """Return the state of every stream that ever reported and that may be seen, by name."""
+        now = self._now()
+
+        def work(stores: Stores) -> tuple[StreamSummary, ...]:
+            topics = stores.contracts.topics()
+            known = ((sums, topics.get(sums.stream)) for sums in stores.reports.sums())
+            found = (
+                _summary(stores, sums, topic, now)
+                for sums, topic in known
+                if topic is not None and self._by.sees(subject_of(topic))
+            )
+            return tuple(each for each in found if each is not None)
+
+        return self._database.read(work)
+
+    def summary(self, stream: str) -> StreamSummary:
+        """Return the state of one stream. Raises NotFoundError."""
+        now = self._now()
+
+        def work(stores: Stores) -> StreamSummary:
+            sums, topic = _known(stores, stream), stores.contracts.topic_of(stream)
+            found = None if topic is None else _summary(stores, sums, topic, now)
+            if found is None:
+                raise _unknown(stream)
+            return found
+
+        return self._database.read(work)
+
+    def batches(
+        self, stream: str, since: datetime, until: datetime, limit: int = 1000
+    ) -> tuple[BatchReport, ...]:
+        """List the batches committed in [since, until), newest first, at most `limit`. Raises NotFoundError."""
+
+        def work(stores: Stores) -> tuple[BatchReport, ...]:
+            _known(stores, stream)
+            return stores.reports.reports(stream, since, until, limit)
+
+        return self._database.read(work)
+
+    def volumes(self, stream: str, since: datetime, until: datetime, buckets: int) -> tuple[SparkBucket, ...]:
+        """Count records, and refused ones, in `buckets` equal slices of [since, until), empty ones included.
+
+        Raises NotFoundError.
+        """
+        slices = Buckets(since, _width(until - since, buckets), buckets)
+
+        def work(stores: Stores) -> tuple[SparkBucket, ...]:
+            _known(stores, stream)
+            return _volumes(stores, stream, slices)
+
+        return self._database.read(work)
+
+    def refusals(
+        self,
+        stream: str,
+        since: datetime,
+        until: datetime,
+        buckets: int,
+        severity: Severity = Severity.ERROR,
+    ) -> tuple[RefusalBucket, ...]:
+        """Count violations by (stage, code) in `buckets` equal slices of [since, until), empty ones included.
+
+        The last slice may reach past `until` by less than one microsecond a bucket. Raises NotFoundError.
+        """
+        slices = Buckets(since, _width(until - since, buckets), buckets)
+
+        def work(stores: Stores) -> dict[int, dict[tuple[Stage, str], int]]:
+            _known(stores, stream)
+            return stores.reports.violations_by_bucket(stream, slices, severity)
+
+        found = self._database.read(work)
+        return tuple(
+            RefusalBucket(start, start + slices.width, found.get(index, {}))
+            for index, start in enumerate(slices.starts())
+        )
+
+
+def _known(stores: Stores, stream: str) -> StreamSums:
+    sums = stores.reports.sums_of(stream)
+    if sums is None:
+        raise _unknown(stream)
+    return sums
+
+
+def _unknown(stream: str) -> NotFoundError:
+    return NotFoundError(f"no batch of a stream {stream} was reported")
+
+
+def _summary(stores: Stores, sums: StreamSums, topic: str, now: datetime) -> StreamSummary | None:
+    last = stores.reports.last_report(sums.stream)
+    if last is None:
+        return None
+    return StreamSummary(
+        stream=sums.stream,
+        topic=topic,  # of the contract: what a report says of topics may be wrong, and opens nothing
+        quarantine_topic=quarantine_topic(topic),
+        sink=last.sink,
+        contract=last.contract,
+        fingerprint=last.fingerprint,
+        epoch=last.epoch,
+        n=last.n,
+        first_started_at=sums.first_started_at,
+        started_at=sums.epoch_started_at,
+        last_committed_at=last.committed_at,
+        records_per_second_last_minute=_recent_rate(stores, sums, now),
+        records_per_second_since_start=_rate(sums.epoch_records, last.committed_at - sums.epoch_started_at),
+        lag_records=last.lag_records,
+        condition=condition_of(
+            stores.controls.find(sums.stream),
+            stores.controls.last_events([sums.stream]).get(sums.stream),
+            last.committed_at,
+        ),
+        seen_at=stores.controls.heartbeat(sums.stream),
+        totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
+        last_batch=last,
+        sparkline=_sparkline(stores, sums.stream, now),
+    )
+
+
+def _recent_rate(stores: Stores, sums: StreamSums, now: datetime) -> float:
+    """Return the rate over the last minute, or since the stream began if that is shorter ago."""
+    records = stores.reports.records_between(sums.stream, now - _RATE_WINDOW, now + _MICROSECOND)
+    return _rate(records, min(_RATE_WINDOW, now - sums.first_started_at))
+
+
+def _rate(records: int, time: timedelta) -> float:
+    seconds = time.total_seconds()
+    return records / seconds if seconds > 0 else 0.0
+
+
+def _sparkline(stores: Stores, stream: str, now: datetime) -> tuple[SparkBucket, ...]:
+    width, count = _SPARKLINE
+    buckets = Buckets(now + _MICROSECOND - width * count, width, count)
+    return _volumes(stores, stream, buckets)
+
+
+def _volumes(stores: Stores, stream: str, buckets: Buckets) -> tuple[SparkBucket, ...]:
+    found = stores.reports.records_by_bucket(stream, buckets)
+    return tuple(
+        SparkBucket(start, *found.get(index, (0, 0))) for index, start in enumerate(buckets.starts())
+    )
+
+
+def _width(span: timedelta, buckets: int) -> timedelta:
+    """Return the width of a bucket, rounded up so that `buckets` of them cover the span."""
+    return max(-(-span // buckets), _MICROSECOND)

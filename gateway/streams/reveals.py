@@ -1,0 +1,52 @@
+"""Reveals: somebody asks to see what a page hides. Who, which record and which fields stand in the log of changes first."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from contracts.stream.evidence import EventPointer
+from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
+from gateway.storage.audit_chain import Change
+from gateway.storage.database import Database
+from gateway.storage.sql import Stores
+
+ACTION = "record.revealed"
+ROLE = Role.APPROVER
+"""Who may reveal fields of the records of a subject."""
+MOST_PARTS = 200
+
+
+class Reveals:
+    """Writes down who asks to see what."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def note(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
+        """Add one entry for each part of a record, all or none, before anything of it is shown.
+
+        `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
+        """
+        require_role(by, subject)
+        at, who = self._now(), name_of(by)
+        changes = [Change(at, who, ACTION, f"record:{record}#{part}") for part in parts]
+
+        def work(stores: Stores) -> None:
+            for change in changes:
+                stores.audit.append(change)
+
+        self._database.write(work)
+
+
+def require_role(by: Principal, subject: str) -> None:
+    """Let somebody reveal fields of the records of a subject. Raises Forbidden when their role is too low."""
+    if not by.may(ROLE, subject):
+        raise forbidden(by, ROLE, f"of the subject {subject}")
+
+
+def name_of(principal: Principal) -> str:
+    """Name who asks: with access control off, the user whose process this is."""
+    return f"local:{getpass.getuser()}" if principal is ANONYMOUS else principal.name

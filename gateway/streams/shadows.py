@@ -1,0 +1,113 @@
+"""Shadow versions: which is judged beside the enforced one, what it would do, and what a promotion would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from contracts.document.model import DataContract, Status
+from contracts.errors import ConflictError, NotFoundError
+from contracts.judge.plan import compile_plan
+from contracts.stream.control import StreamControl
+from contracts.stream.shadow import ShadowFindings
+from gateway.access.principal import ANONYMOUS, Principal
+from gateway.registry.changes import Review, review
+from gateway.registry.lifecycle import find_alive
+from gateway.registry.subject_scope import ENFORCED
+from gateway.storage.database import Database
+from gateway.storage.sql import ContractVersion, Stores
+from gateway.streams.controls import keep_control, subject_of_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """What would change if a version were enforced from now on.
+
+    `enforced` is the version that is enforced now, None before the first. `shadow` are its findings of live records, None
+    when it was never judged beside.
+    """
+
+    version: ContractVersion
+    enforced: str | None
+    review: Review
+    shadow: ShadowFindings | None
+
+
+class Shadows:
+    """Declares shadows and gives what they found. Every change is an entry in the log of changes."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
+
+    def declare(self, stream: str, version: str | None, by: Principal = ANONYMOUS) -> StreamControl:
+        """Have a version judged beside the enforced one from the next batch on; with None no more.
+
+        What another one found is forgotten. The version that is the shadow already stays so. Raises NotFoundError,
+        ConflictError for a version that is enforced or retired, ContractError for one that does not compile.
+        """
+        at = self._now()
+
+        def work(stores: Stores) -> StreamControl:
+            subject = subject_of_stream(stores, stream)
+            before = stores.controls.find(stream)
+            if before.shadow == version:
+                return before
+            if version is not None:
+                _require_shadow(stores, stream, version)
+                stores.shadows.forget(stream)
+            after = before.shadowed(version)
+            action = "stream.shadow-ended" if version is None else "stream.shadow-declared"
+            keep_control(stores, (before, after), action, subject, (by.name, at))
+            return after
+
+        return self._database.write(work)
+
+    def findings(self, stream: str) -> ShadowFindings:
+        """Return what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
+
+        def work(stores: Stores) -> ShadowFindings:
+            subject_of_stream(stores, stream)
+            found = stores.shadows.find(stream)
+            if found is None:
+                raise NotFoundError(
+                    f"no batch of {stream} was judged by a shadow yet; declare one with tidegate shadow {stream} VERSION"
+                )
+            return found
+
+        return self._database.read(work)
+
+    def seen(self, stream: str) -> tuple[str | None, ShadowFindings | None]:
+        """Return the version that is declared and what the last one found; None for what there is not."""
+        return self._database.read(
+            lambda stores: (stores.controls.find(stream).shadow, stores.shadows.find(stream))
+        )
+
+    def promotion(self, contract_id: str, version: str) -> Promotion:
+        """Return what would change if a version became active. Changes nothing. Raises NotFoundError, ContractError."""
+
+        def work(stores: Stores) -> Promotion:
+            found = find_alive(stores, contract_id, version)
+            enforced = stores.contracts.highest(contract_id, ENFORCED)
+            contract = DataContract.model_validate_json(found.document)
+            compile_plan(contract)
+            shadow = stores.shadows.find(contract_id)
+            return Promotion(
+                found,
+                enforced.version if enforced else None,
+                review(stores, contract),
+                shadow if shadow and shadow.result.version == version else None,
+            )
+
+        return self._database.read(work)
+
+
+def _require_shadow(stores: Stores, stream: str, version: str) -> None:
+    found = find_alive(stores, stream, version)
+    enforced = stores.contracts.highest(stream, ENFORCED)
+    if enforced is not None and enforced.version == version:
+        raise ConflictError(f"{stream} {version} is the version that is enforced; name another one")
+    if found.status == Status.RETIRED:
+        raise ConflictError(f"{stream} {version} is retired, and will never be enforced again")
+    compile_plan(DataContract.model_validate_json(found.document))

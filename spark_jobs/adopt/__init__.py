@@ -1,0 +1,1 @@
+"""Adoption: rebuild a lost ledger from what the outputs hold."""

@@ -1,0 +1,342 @@
+"""Adopt a stream: rebuild its ledger from what the outputs hold, or let one partition go on past records that are gone.
+
+The order makes it safe. What is there is shown first, and nothing is changed. After the confirmation the registry notes what
+is about to be done; without it nothing is. Then producers of earlier instances are fenced, everything is looked at a second
+time, and only what was confirmed is written, by compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import httpx
+from pyspark.sql import SparkSession
+
+from contracts.errors import ConflictError, NotFoundError, StreamStopped
+from contracts.privacy.tokens import MaskKey
+from contracts.stream.adoption import EPOCH_GAP, Adoption, Found, Proposal, SourceRange, bounds, propose
+from contracts.stream.ledger import Ledger, Vector
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.positions import Positions, Sightings
+from spark_jobs.adopt.adoptable import MOST_SLOTS, AdoptableSink, AdoptableTable, AdoptableTopic, provenances
+from spark_jobs.adopt.log import AdoptionLog
+from spark_jobs.contract_source import RegistryContract, registry_auth
+from spark_jobs.kafka.outputs import read_committed
+from spark_jobs.kafka.source_topic import find_source
+from spark_jobs.kafka.topics import Topics
+from spark_jobs.session import build_session
+from spark_jobs.sinks.opening import open_store
+from spark_jobs.sinks.postgresql_table import PostgresqlTable
+from spark_jobs.sinks.settling import names_ledger, require_own
+
+if TYPE_CHECKING:
+    from contracts.judge.plan import EnforcementPlan
+    from spark_jobs.settings import JobSettings
+
+_REGISTRY_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the outputs of a stream hold, and the ledger that follows from it. `held` is the one that it replaces, if there is one.
+
+    `others` counts the quarantined records of this topic that name other ledgers: they are other histories.
+    """
+
+    sink: str
+    held: Ledger | None
+    ledger: str
+    found: Found
+    proposal: Proposal
+    others: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """One partition of a stream with a ledger that goes on at `first`. `end` is where it stood; None when it was not known."""
+
+    sink: str
+    held: Ledger
+    partition: int
+    first: int
+
+    @property
+    def end(self) -> int | None:
+        """Where the ledger has the partition."""
+        return self.held.end.get(self.partition)
+
+
+@contextmanager
+def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
+    """Open what an adoption needs: the registry with the contract, and Spark for tables that it writes.
+
+    Raises NotFoundError for a stream without a contract, SettingsError, Unavailable.
+    """
+    secret = settings.mask_key
+    mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
+    with httpx.Client(
+        base_url=settings.registry_url, timeout=_REGISTRY_SECONDS, auth=registry_auth(settings)
+    ) as client:
+        plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
+        yield Adopter(settings, plan, AdoptionLog(client, stream))
+
+
+class Adopter:
+    """Adopts one stream. `log` is the registry, which keeps what is done and knows the epochs that it has heard of."""
+
+    def __init__(self, settings: JobSettings, plan: EnforcementPlan, log: AdoptionLog) -> None:
+        self._settings = settings
+        self._kafka = settings.kafka
+        self._log = log
+        self._stream = plan.contract.id
+        self._topics = Topics(settings.kafka)
+        self._source = find_source(self._topics, plan)
+        self._quarantine = quarantine_topic(self._source.name)
+        self._sink = _open_sink(settings, plan)
+
+    def rebuild(
+        self, ledger: str | None, confirm: Callable[[Look], None], *, replace: bool = False
+    ) -> Ledger:
+        """Write the ledger that the outputs account for; `ledger` chooses between the names that they bear.
+
+        `confirm` shows it, and raises when it is not wanted. `replace` also replaces a ledger that is there, for a table
+        that was rolled back.
+
+        Raises NotFoundError when nothing of the stream is there, ConflictError when it has a ledger or several could be
+        meant, StreamStopped when what is there changes meanwhile.
+        """
+        held = self._replaced(replace=replace)
+        look = self._look(ledger, held)
+        confirm(look)
+        adoption = self._adoption(look)
+        self._log.keep(adoption)
+        self._sink.fence(look.ledger, MOST_SLOTS)
+        # What was confirmed is what is written, so only the outputs must be as they were: the source may grow or forget.
+        if self._found(look.ledger, held)[1] != look.found:
+            raise StreamStopped(
+                f"{self._stream}: something has written while you were asked; nothing was changed. Stop every job of this "
+                "stream, and adopt it again"
+            )
+        new = Ledger(
+            name=look.ledger,
+            stream=self._stream,
+            topic=self._source.name,
+            topic_id=self._source.topic_id,
+            epoch=adoption.epoch,
+            n=0,
+            begin=look.proposal.begin,
+            end=look.proposal.end,
+            scan_from=self._scan_from(look),
+            slots=self._sink.slots,
+            totals=look.proposal.totals,
+            instance=adoption.id[:8],
+            adopted=adoption.id,
+        )
+        self._sink.write(held, new, is_rebuilt=True)
+        return new
+
+    def skip(self, partition: int, first: int, confirm: Callable[[Skip], None]) -> Ledger:
+        """Let one partition go on at `first`, the first offset that the topic still has of it.
+
+        Raises NotFoundError when the stream has no ledger or the topic no such partition, ConflictError when nothing is
+        to be skipped, or not to there.
+        """
+        self._sink.prepare()
+        held = self._sink.read()
+        if held is None:
+            raise NotFoundError(f"{self._sink.name} has no ledger of {self._stream}; adopt it whole first")
+        require_own(held, self._stream, self._sink.name)
+        if held.topic_id != self._source.topic_id:
+            raise StreamStopped(_other_topic(self._source.name))
+        confirm(self._required(Skip(self._sink.name, held, partition, first)))
+        adoption = self._skipped(held, partition, first)
+        self._log.keep(adoption)
+        self._sink.fence(held.name, held.slots)
+        new = held.skip_to(partition, first, adoption.id)
+        self._sink.write(held, new)
+        return new
+
+    def _required(self, skip: Skip) -> Skip:
+        earliest = self._topics.earliest(self._source.name).get(skip.partition)
+        if earliest is None:
+            raise NotFoundError(f"topic {self._source.name} has no partition {skip.partition}")
+        if (skip.end or 0) >= earliest:
+            raise ConflictError(
+                f"{self._source.name}: nothing is missing of partition {skip.partition}: it begins at {earliest}; start the "
+                "stream"
+            )
+        if earliest != skip.first:
+            raise ConflictError(
+                f"{self._source.name}: partition {skip.partition} begins at {earliest} now, not at {skip.first}: --from {earliest}"
+            )
+        return skip
+
+    def _replaced(self, *, replace: bool) -> Ledger | None:
+        """Return the ledger that is to be replaced, None where it is lost. Raises when there is nothing to adopt."""
+        has_written = self._sink.has_written() or self._has_quarantined()
+        found = None
+        if has_written or replace:
+            self._sink.prepare()
+            found = self._sink.read()
+        if found is None and not has_written:
+            raise NotFoundError(
+                f"{self._sink.name} and {self._quarantine} hold nothing of {self._stream}: there is nothing to adopt; start it"
+            )
+        if found is not None:
+            require_own(found, self._stream, self._sink.name)
+        if found is not None and not replace:
+            raise ConflictError(
+                f"{self._sink.name} has the ledger of {self._stream} (epoch {found.epoch}, batch {found.n}): nothing is to "
+                "be adopted; start the stream, or ask tidegate reconcile. Only if the table was rolled back or restored, so that "
+                "its rows are no longer those of the ledger: --replace"
+            )
+        if found is not None and found.topic_id != self._source.topic_id:
+            raise StreamStopped(_other_topic(self._source.name))
+        return found
+
+    def _has_quarantined(self) -> bool:
+        if self._topics.identity(self._quarantine) is None:
+            return False
+        if self._settings.sink != "kafka":
+            self._sink.prepare()  # without a table there is no name
+        return names_ledger(self._kafka, self._quarantine, self._sink.own_ledger, self._source.name)
+
+    def _look(self, wanted: str | None, held: Ledger | None) -> Look:
+        source = SourceRange(self._topics.earliest(self._source.name), self._topics.latest(self._source.name))
+        name, found, others = self._found(wanted, held)
+        limits = bounds(
+            found,
+            source,
+            from_earliest=self._settings.starting == "earliest",
+            known_begin=held.begin if held else None,
+        )
+        proposal = propose(found, source, limits, self._present(limits.holes))
+        return Look(self._sink.name, held, name, found, proposal, others)
+
+    def _found(self, wanted: str | None, held: Ledger | None) -> tuple[str, Found, dict[str, int]]:
+        """Read both outputs: the name of the ledger, what it has written, and the number of records of each other one."""
+        by_ledger: defaultdict[str, Sightings] = defaultdict(Sightings)
+        for found, _ in provenances(self._kafka, self._quarantine, self._source.name):
+            by_ledger[found.ledger].add(found.source.partition, found.source.offset)
+        written = self._sink.written()
+        name = held.name if held else self._chosen(wanted, by_ledger, written)
+        quarantined = by_ledger.pop(name, Sightings())
+        others = {other: len(positions.seen) for other, positions in sorted(by_ledger.items())}
+        # The quarantine topic keeps what was refused since the moment to which a table was rolled back.
+        window = None if held and self._sink.ahead == "quarantined" else self._settings.max_offsets
+        return name, Found(written, quarantined, self._sink.ahead, window), others
+
+    def _chosen(self, wanted: str | None, by_ledger: dict[str, Sightings], written: Sightings) -> str:
+        """Choose the name that the quarantined records bear which belong to what was written.
+
+        A table that was rebuilt has another identity than the ledger that it lost; one that never had a refused record
+        leaves only records of older tables, which repeat positions of its rows.
+        """
+        own, prefix = self._sink.own_ledger, f"{self._stream}@{self._sink.kind}"
+        borne = [name for name in by_ledger if name == prefix or name.startswith(f"{prefix}:")]
+        candidates = sorted({*borne, own})
+        if wanted is not None:
+            if wanted not in candidates:
+                raise ConflictError(f"no record names the ledger {wanted}; there are {', '.join(candidates)}")
+            return wanted
+        if own in borne or not borne:
+            return own
+        if len(borne) == 1 and not by_ledger[borne[0]].seen & written.seen:
+            return borne[0]
+        counts = ", ".join(f"{name} ({len(by_ledger[name].seen)} records)" for name in sorted(borne))
+        raise ConflictError(
+            f"{self._quarantine} holds records of other ledgers of this stream: {counts}. Say whose records belong to what "
+            f"is written now, with --ledger NAME; {own} if none does"
+        )
+
+    def _present(self, holes: Positions) -> Positions:
+        """Return the holes at which the source holds a record."""
+        offsets = holes.bitmaps()
+        begin: Vector = {partition: found.min() for partition, found in offsets.items()}
+        end: Vector = {partition: found.max() + 1 for partition, found in offsets.items()}
+        present = Positions()
+        for message in read_committed(self._kafka, self._source.name, begin, end):
+            position = (message.partition() or 0, message.offset() or 0)
+            if position in holes:
+                present.add(*position)
+        return present
+
+    def _scan_from(self, look: Look) -> dict[str, Vector]:
+        """Return where the next start must look for records that are ahead of the ledger."""
+        if self._sink.scanned is None:
+            return {}
+        topic, end = self._sink.scanned, look.proposal.end
+        begin = self._topics.latest(topic) if self._topics.identity(topic) is not None else {}
+        written = look.found.written if self._sink.ahead == "written" else look.found.quarantined
+        if not written.seen.since(end):
+            return {topic: begin}
+        for found, message in provenances(self._kafka, topic, self._source.name):
+            if found.ledger == look.ledger and found.source.offset >= end.get(found.source.partition, 0):
+                partition, offset = message.partition() or 0, message.offset() or 0
+                begin[partition] = min(begin[partition], offset)
+        return {topic: begin}
+
+    def _adoption(self, look: Look) -> Adoption:
+        held = look.held.epoch if look.held else 0
+        seen = max(self._log.last_epoch(), self._sink.last_epoch(look.ledger), held)
+        totals = look.proposal.totals
+        return Adoption(
+            id=uuid4().hex,
+            stream=self._stream,
+            topic=self._source.name,
+            sink=look.sink,
+            ledger=look.ledger,
+            at=datetime.now(UTC),
+            epoch=seen + EPOCH_GAP,
+            begin=look.proposal.begin,
+            end=look.proposal.end,
+            written=totals.written,
+            quarantined=totals.quarantined,
+            absent=totals.absent,
+            accepted_loss=totals.unproven,
+            twice=len(look.proposal.twice),
+        )
+
+    def _skipped(self, held: Ledger, partition: int, first: int) -> Adoption:
+        identity = uuid4().hex
+        new = held.skip_to(partition, first, identity)
+        return Adoption(
+            id=identity,
+            stream=self._stream,
+            topic=self._source.name,
+            sink=self._sink.name,
+            ledger=held.name,
+            at=datetime.now(UTC),
+            epoch=new.epoch,
+            begin=new.begin,
+            end=new.end,
+            written=new.totals.written,
+            quarantined=new.totals.quarantined,
+            absent=new.totals.absent,
+            accepted_loss=first - held.end.get(partition, 0),
+            partition=partition,
+        )
+
+
+def _open_sink(settings: JobSettings, plan: EnforcementPlan) -> AdoptableSink:
+    if settings.sink == "kafka":
+        return AdoptableTopic(settings, plan)
+    if settings.sink == "postgresql":
+        return AdoptableTable(settings, PostgresqlTable(settings, plan.contract.id), plan)
+    # One that is not there already ends with the process.
+    spark = SparkSession.getActiveSession() or build_session(settings)
+    return AdoptableTable(settings, open_store(spark, settings, plan.contract.id), plan)
+
+
+def _other_topic(topic: str) -> str:
+    return (
+        f"topic {topic} was deleted and created again: its offsets say nothing about what was written. Give the new topic a "
+        "new contract id (or a new table)"
+    )

@@ -1,0 +1,1 @@
+"""The streaming job: its streams, their settings, controls and reports."""

@@ -1,0 +1,89 @@
+"""Whether a batch that has failed may pass in halves: then its size or one of its records was the reason."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+
+from contracts.crash import chain_of
+from contracts.errors import StreamStopped, TidegateError
+from contracts.stream.ledger import Vector
+from spark_jobs.crashes import WorkerCrash
+from spark_jobs.kafka.topics import TooLarge, TransactionEnded
+
+_TOLD_BY_SPARK: Final = (
+    "is bigger than spark.driver.maxResultSize",
+    "java.lang.OutOfMemoryError",
+    "Python worker exited unexpectedly",
+    "ExecutorLostFailure",
+)
+"""What Spark says when a process had too little memory, or died of a record. All else that it says may be an outage."""
+
+_JUDGES: Final = frozenset(
+    (
+        "contracts",
+        "fastavro",
+        "jsonschema",
+        "jsonschema_rs",
+        "msgspec",
+        "numpy",
+        "orjson",
+        "pyarrow",
+        "referencing",
+    )
+)
+"""Packages that look at records and at nothing else: their errors in a worker come from a record."""
+
+_CRASH: Final = f"{WorkerCrash.__module__}.{WorkerCrash.__name__}: "
+
+
+def reason_to_halve(error: BaseException) -> str | None:
+    """Return why a smaller batch may not meet what has ended this one, without a value of a record.
+
+    None for an outage, which meets every batch alike, and for whatever may be one.
+    """
+    match error:
+        case TidegateError():
+            return str(error) if isinstance(error, (TooLarge, TransactionEnded)) else None
+        case MemoryError():
+            return "the driver had too little memory"
+        case PythonException() if _CRASH in str(error):
+            return _crash_of_a_record(str(error))
+        case PySparkException() | Py4JError():
+            told = (text for each in chain_of(error) for text in _TOLD_BY_SPARK if text in str(each))
+            return next(told, None)
+    return None
+
+
+def may_blame_record(error: BaseException) -> bool:
+    """Return whether the record is to blame for what has ended a batch of that record alone.
+
+    It is not for a transaction that has ended: one record is written at once, so the broker or the machine is slow.
+    """
+    return not isinstance(error, TransactionEnded)
+
+
+def stopped_by_record(stream: str, topic: str, failed: tuple[Vector, Vector], reason: str) -> StreamStopped:
+    """Return what ends a stream whose batch of one offset has failed; it names the record and what to do."""
+    start, end = failed
+    partition = next(each for each in sorted(end) if end[each] > start.get(each, 0))
+    offset = start.get(partition, 0)
+    return StreamStopped(
+        f"the record of topic {topic}, partition {partition}, offset {offset} cannot be processed, in a batch of its own "
+        f"either: {reason}. Remove the cause, or set the record aside: tidegate quarantine-record {stream} {partition} "
+        f"{offset}. Then start the stream again"
+    )
+
+
+def _crash_of_a_record(text: str) -> str | None:
+    """Return a crash in a worker if it came from a record: what reaches for a store or a network may be an outage."""
+    crash = text.rpartition(_CRASH)[2].partition("\n")[0].strip()
+    kind = crash.partition(" ")[0].rstrip(":")
+    if "." in kind:
+        return crash if kind.partition(".")[0] in _JUDGES else None
+    found = getattr(builtins, kind, None)
+    is_ours = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, OSError)
+    return crash if is_ours else None

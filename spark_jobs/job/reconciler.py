@@ -1,0 +1,191 @@
+"""Reconciles streams of this job when somebody asks the gateway for it: one at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Final
+from uuid import UUID
+
+import httpx
+import structlog
+from pydantic import SecretStr, ValidationError
+
+from contracts.errors import TidegateError
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult
+from spark_jobs.contract_source import RegistryContract, mask_key_of
+from spark_jobs.reconcile.process import plan_line
+from spark_jobs.settings import RegistrySettings, SinkSettings
+
+log = structlog.get_logger()
+
+COMMAND: Final = (sys.executable, "-m", "spark_jobs.reconcile.process")
+_PREFIX: Final = "TIDEGATE_"
+_OF_EXECUTORS: Final = frozenset({"spark_driver_host", "spark_driver_port", "spark_block_manager_port"})
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+class Reconciler:
+    """Takes requests as heartbeats bring them; what comes while it is at work comes again with the next one.
+
+    The gateway asks until it has an answer, so nothing is remembered here but answers that it has not heard yet. A job
+    that ends leaves its request open, for the next one.
+    """
+
+    def __init__(self, settings: RegistrySettings, client: httpx.Client) -> None:
+        self._settings = settings
+        self._environment = child_environment(settings, os.environ)
+        self._client = client
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: Thread | None = None
+        self._is_closed = False
+        self._untold: dict[UUID, ReconciliationResult] = {}
+
+    def take(self, request: ReconciliationRequest | None) -> None:
+        """Begin with a request, unless there is none or one is being worked on; never waits for it."""
+        with self._lock:
+            is_busy = self._thread is not None and self._thread.is_alive()
+            if request is None or is_busy or self._is_closed:
+                return
+            self._thread = Thread(target=self._work, args=(request,), name="reconcile", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """End what is at work; its request stays open."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _work(self, request: ReconciliationRequest) -> None:
+        result = self._untold.pop(request.id, None) or self._reconciled(request)
+        if result is None:
+            return
+        if not self._is_told(request, result):
+            self._untold = {request.id: result}
+
+    def _reconciled(self, request: ReconciliationRequest) -> ReconciliationResult | None:
+        """Run the process to its end; None when it was ended here."""
+        log.info("reconciliation_started", stream=request.stream)
+        try:
+            process = self._started(request.stream)
+        except OSError as error:
+            result = _failed(f"no process could be started: {error.strerror}")
+        else:
+            if process is None:
+                return None
+            with process:
+                assert process.stdin is not None  # noqa: S101 - a pipe
+                assert process.stdout is not None  # noqa: S101 - a pipe
+                with suppress(OSError):  # it was ended already
+                    process.stdin.write(plan_line(self._plan(request.stream)))
+                    process.stdin.flush()
+                told = process.stdout.read()
+            with self._lock:
+                self._process = None
+                if self._is_closed:
+                    return None
+            result = read_result(told, process.returncode)
+        log.info(
+            "reconciliation_ended",
+            stream=request.stream,
+            answer=result.findings.answer.value if result.findings else None,
+            failure=result.failure,
+        )
+        return result
+
+    def _started(self, stream: str) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if self._is_closed:
+                return None
+            self._process = subprocess.Popen(
+                [*COMMAND, stream],
+                env=self._environment,
+                bufsize=0,  # closing the pipe of a process that has ended has nothing left to write
+                stdin=subprocess.PIPE,  # its end tells the process that this one is gone
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C at the terminal is for the job, which leaves the request open
+            )
+            return self._process
+
+    def _plan(self, stream: str) -> EnforcementPlan | None:
+        """Ask for the contract that the keys of records are read by; None without a primary key, or when it is not known.
+
+        It goes through a pipe: with it goes the key of masks, without which a masked column of the primary key has other values.
+        """
+        contract = RegistryContract(self._client, stream, 0, Event(), mask_key_of(self._settings))
+        try:
+            plan = contract.current()
+        except TidegateError as error:
+            log.warning("reconciliation_without_contract", stream=stream, error=str(error))
+            return None
+        return plan if plan.contract.primary_key else None
+
+    def _is_told(self, request: ReconciliationRequest, result: ReconciliationResult) -> bool:
+        """Send a result; False when it is to be sent again, should the gateway still ask for it."""
+        path = f"/api/v1/streams/{request.stream}/reconciliations/{request.id}/result"
+        try:
+            response = self._client.post(path, content=result.model_dump_json(), headers=_JSON)
+        except httpx.HTTPError as error:
+            log.warning("reconciliation_not_told", stream=request.stream, error=str(error))
+            return False
+        if not response.is_success:
+            log.warning("reconciliation_not_told", stream=request.stream, error=f"{response.status_code}")
+        return response.is_success
+
+
+def read_result(told: bytes, status: int) -> ReconciliationResult:
+    """Read the last line that the process has written; one that was killed has written none."""
+    try:
+        return ReconciliationResult.model_validate_json(told.strip().rpartition(b"\n")[2])
+    except ValidationError:
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        hint = "; too little memory, most likely" if status == -9 else "; the log of the job says more"
+        return _failed(f"the process that reconciled the stream {how}{hint}")
+
+
+def child_environment(settings: SinkSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which `SinkSettings()` reads the same settings, and that has no other of ours.
+
+    So the process knows no key of the registry and no mask key. Spark, which only Delta needs, runs in it alone: not on the
+    executors of the stream.
+    """
+    found = {name: value for name, value in environment.items() if not name.startswith(_PREFIX)}
+    found["PYTHONSAFEPATH"] = (
+        "1"  # imports what is installed, never a file that lies where the job was started
+    )
+    for name in SinkSettings.model_fields:
+        value = getattr(settings, name)
+        if value is not None and name not in _OF_EXECUTORS:
+            found[f"{_PREFIX}{name.upper()}"] = _written(value)
+    if not settings.spark_master.startswith("local"):
+        found[f"{_PREFIX}SPARK_MASTER"] = "local[2]"
+    return found
+
+
+def _failed(reason: str) -> ReconciliationResult:
+    return ReconciliationResult(at=datetime.now(UTC), failure=reason)
+
+
+def _written(value: object) -> str:
+    match value:
+        case SecretStr():
+            return value.get_secret_value()
+        case Path():
+            return str(value.absolute())
+        case dict():
+            return json.dumps(value)
+        case _:
+            return str(value)

@@ -1,0 +1,83 @@
+"""Batch reports to the registry: best effort, in the background, idempotent there by (stream, epoch, n)."""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Condition, Thread
+from typing import Protocol
+
+import httpx
+import structlog
+
+from contracts.stream.report import BatchReport
+
+log = structlog.get_logger()
+
+_CAPACITY = 1_000
+_RETRY_SECONDS = 2.0
+_CLOSE_SECONDS = 5.0
+
+
+class Reporter(Protocol):
+    """Takes a report of each published batch; never blocks, never raises."""
+
+    def report(self, batch: BatchReport) -> None:
+        """Take the report of a batch that was published just now."""
+        ...
+
+
+class RegistryReporter:
+    """Posts reports from a thread of its own. While the registry is away it keeps the newest `_CAPACITY` of them."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client = client
+        self._waiting: deque[BatchReport] = deque(maxlen=_CAPACITY)
+        self._changed = Condition()
+        self._closing = False
+        self._thread = Thread(target=self._post_all, name="reports", daemon=True)
+        self._thread.start()
+
+    def report(self, batch: BatchReport) -> None:
+        """Queue a report; the oldest gives way when the queue is full."""
+        with self._changed:
+            self._waiting.append(batch)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Post what is waiting, for a few seconds at most."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _post_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closing)
+                if not self._waiting:
+                    return
+                batch = self._waiting[0]
+            delivered = self._post(batch)
+            with self._changed:
+                if delivered and self._waiting and self._waiting[0] is batch:
+                    self._waiting.popleft()
+                elif not delivered and self._closing:
+                    return
+                elif not delivered:
+                    self._changed.wait_for(lambda: self._closing, _RETRY_SECONDS)
+
+    def _post(self, batch: BatchReport) -> bool:
+        """Post one report; whether it is done with (a registry that refuses it will refuse it again)."""
+        try:
+            response = self._client.post(
+                f"/api/v1/streams/{batch.stream}/batches",
+                content=batch.model_dump_json(),
+                headers={"Content-Type": "application/json"},
+            )
+        except httpx.HTTPError:
+            return False
+        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            return False
+        if response.is_client_error:
+            log.warning("report_refused", stream=batch.stream, n=batch.n, status=response.status_code)
+        return not response.is_server_error

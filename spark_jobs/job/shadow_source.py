@@ -1,0 +1,125 @@
+"""Where a stream's shadow version comes from: the gateway says which, the registry keeps it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+import httpx
+import structlog
+
+from contracts.address_secrets import masked
+from contracts.document.load import parse_contract
+from contracts.errors import TidegateError, Unavailable
+from contracts.formats.subject_schemas import SubjectSchemas
+from contracts.judge.plan import EnforcementPlan, compile_plan
+from contracts.privacy.masks import require_key
+from contracts.privacy.tokens import MaskKey
+from spark_jobs.contract_source import ask_registry
+from spark_jobs.worker.shadow import Shadow
+
+log = structlog.get_logger()
+
+_MOST_FAILURES = 3
+
+
+class Shadows(Protocol):
+    """Gives the version that is judged beside the enforced one."""
+
+    def of(self, version: str | None, active: EnforcementPlan, now: int, /) -> Shadow | None:
+        """Return the shadow of the batch that begins now; None for none. Never raises."""
+        ...
+
+    def batch_failed(self) -> None:
+        """Take note that the batch that the last answer was for could not be judged."""
+        ...
+
+
+class NoShadows:
+    """The shadows of a stream without a gateway: none."""
+
+    def of(self, *_asked: object) -> Shadow | None:
+        """Return none."""
+        return None
+
+    def batch_failed(self) -> None:
+        """Know of nothing that could have been the reason."""
+
+
+class RegistryShadows:
+    """Fetches and compiles a stream's shadow version, once.
+
+    What is wrong with it is reported and never raised. A worker that dies of it in native code cannot be told from one
+    that dies of something else: so the batch after a failure is judged without, and after some of them it is left out
+    until another version is declared.
+    """
+
+    def __init__(self, client: httpx.Client, contract_id: str, mask_key: MaskKey | None = None) -> None:
+        self._client = client
+        self._contract_id = contract_id
+        self._mask_key = mask_key
+        self._version: str | None = None
+        self._known: EnforcementPlan | Shadow | None = None
+        self._writers: SubjectSchemas | None = None
+        self._failures = 0
+        self._is_left_out = False
+
+    def of(self, version: str | None, active: EnforcementPlan, now: int) -> Shadow | None:
+        """Return the shadow of a batch whose moment is `now`, in nanoseconds since 1970."""
+        if version is None or version == active.contract.version:
+            return None
+        if version != self._version:
+            self._version, self._known, self._writers, self._failures = version, None, None, 0
+            self._is_left_out = False
+        if self._is_left_out:
+            self._is_left_out = self._failures >= _MOST_FAILURES
+            return Shadow(
+                version, failure="left out of a batch, for the one before could not be judged with it"
+            )
+        try:
+            return self._shadow(version, active, now)
+        except (httpx.HTTPError, Unavailable) as error:  # asked again at the next batch
+            log.warning("shadow_unknown", stream=self._contract_id, version=version, error=str(error))
+            return Shadow(version, failure="the registry does not answer, so that it is not known yet")
+        except TidegateError as error:
+            self._known = Shadow(version, failure=masked(str(error))[:500])
+        except Exception as error:  # noqa: BLE001 - whatever the shadow does must not hurt the enforced version
+            self._known = Shadow(version, failure=f"it cannot be compiled: {type(error).__name__}")
+        log.warning("shadow_failed", stream=self._contract_id, version=version, error=self._known.failure)
+        return self._known
+
+    def batch_failed(self) -> None:
+        """Leave the shadow out of the next batch; after some failures, of all."""
+        if isinstance(self._known, EnforcementPlan):
+            self._failures += 1
+            self._is_left_out = True
+
+    def _shadow(self, version: str, active: EnforcementPlan, now: int) -> Shadow:
+        if self._known is None:
+            self._known = self._compiled(version)
+            log.info("shadow_loaded", stream=self._contract_id, version=version)
+        if isinstance(self._known, Shadow):
+            return self._known
+        plan = self._known.with_now(now)
+        return Shadow.of(self._with_writers(plan, active) if plan.needs_writers else plan)
+
+    def _compiled(self, version: str) -> EnforcementPlan:
+        answer = self._client.get(f"/api/v1/contracts/{self._contract_id}/versions/{version}")
+        if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            raise Unavailable(f"the registry answered {answer.status_code}")
+        if answer.status_code != httpx.codes.OK:
+            raise TidegateError(
+                f"the registry answers {answer.status_code} to who asks for version {version}"
+            )
+        name = f"registry:{self._contract_id}@{version}"
+        contract = parse_contract(answer.content, name=name, read_schema=None).contract
+        require_key(contract, self._mask_key)
+        return compile_plan(contract, self._mask_key)
+
+    def _with_writers(self, plan: EnforcementPlan, active: EnforcementPlan) -> EnforcementPlan:
+        if active.writers is not None:
+            return plan.with_writers(active.writers)
+        self._writers = self._writers or SubjectSchemas(
+            partial(ask_registry, self._client), plan.contract.topic
+        )
+        return plan.with_writers(self._writers.current())

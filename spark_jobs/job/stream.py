@@ -1,0 +1,426 @@
+"""One stream, one attempt: the start of the protocol, then batch after batch until it is stopped or fails.
+
+A failure that may pass ends the attempt; the next attempt goes through the whole start again. Spark's checkpoint is
+made again for each attempt: positions come from the ledger, so that a lost checkpoint is no special case.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from threading import Event, Lock
+from typing import TYPE_CHECKING
+
+import structlog
+from pyspark import inheritable_thread_target
+
+from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
+from contracts.stream.budget import REFUSED_WITH_BATCH, BudgetSpent
+from contracts.stream.control import EventKind
+from contracts.stream.counts import rule_counts
+from contracts.stream.decide import Decision, decide
+from contracts.stream.ledger import Vector, require_contiguous, span
+from contracts.stream.output_topics import quarantine_topic
+from contracts.stream.report import BatchReport
+from contracts.stream.shadow import ShadowResult
+from spark_jobs.contract_source import ContractSource
+from spark_jobs.job.batch_limits import BatchLimits
+from spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
+from spark_jobs.job.expectations import BatchExpectations, refused
+from spark_jobs.job.library import Library
+from spark_jobs.job.reports import Reporter
+from spark_jobs.job.shadow_source import NoShadows, Shadows
+from spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
+from spark_jobs.kafka.consumer_group import PublishedOffsets
+from spark_jobs.kafka.source_topic import find_source, require_same, resume
+from spark_jobs.kafka.topics import Topics, TransactionEnded
+from spark_jobs.settings import JobSettings
+from spark_jobs.sinks.opening import open_sink
+from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from spark_jobs.steps import Step, StepObserver, Stopwatch
+from spark_jobs.worker.judge import worker_errors
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = structlog.get_logger()
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all streams of one process share."""
+
+    spark: SparkSession
+    settings: JobSettings
+    topics: Topics
+    reporter: Reporter
+    observer: StepObserver
+
+
+class StreamAttempt:
+    """One claim of one stream.
+
+    While a batch is written, the next one is judged: to judge takes every core, to write takes one. Batches are written
+    in their order, one at a time, and each only if the one before it was.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        contract_id: str,
+        contracts: ContractSource,
+        control: Control | None = None,
+        shadows: Shadows | None = None,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        self._job = job
+        self._contract_id = contract_id
+        self._contracts = contracts
+        self._control = control or AlwaysRunning(contract_id)
+        self._shadows = shadows or NoShadows()
+        self._limits = limits or BatchLimits(job.settings.max_batch_bytes)
+        self._lock = Lock()
+        self._closing = False
+        self._ending = Event()
+        self._failure: BaseException | None = None
+        self.failed: tuple[Vector, Vector] | None = None
+        """Start and end of the batch whose judging or writing ended the attempt."""
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
+        self._writing: Future[None] | None = None
+        self._expectations = BatchExpectations(
+            contract_id, job.settings.expectations_proof_every, lambda: Library(job.spark)
+        )
+        self.published = 0
+
+    @property
+    def topic(self) -> str:
+        """The topic that the stream reads."""
+        return self._source.name
+
+    def run(self, stopping: Event, running: Event) -> None:
+        """Run until `stopping` is set, or until there is nothing left with `available_now`.
+
+        Sets `running` when the query has started. Stops between batches only. Raises what ended the attempt; Fenced,
+        whatever it was, if another instance holds the ledger by now: to start again would only fence that one.
+        Raises Unavailable, never Fenced, while this instance still holds the ledger.
+        """
+        with self._writer:
+            try:
+                query = self._start()
+            except Fenced as error:
+                raise self._outcome(error) from error
+            running.set()
+            self._control.tell(EventKind.STARTED)
+            try:
+                self._await(query, stopping)
+            except Exception as error:  # noqa: BLE001 - raised again below, unless the ledger knows better
+                self._failure = self._failure or error
+            finally:
+                self._stop(query)
+        outcome = self._outcome(self._failure) if self._failure is not None else None
+        self._sink.close()
+        self._told_offsets.close()
+        if outcome is not None:
+            raise outcome
+
+    def _await(self, query: StreamingQuery, stopping: Event) -> None:
+        while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]  # an int by its annotation; the JVM gets a float
+            if stopping.is_set() or self._failure is not None:
+                return
+
+    def _outcome(self, failure: BaseException) -> BaseException:
+        """Return what the attempt ends with: the ledger tells whether another instance has taken over.
+
+        A broker answers alike whether another producer has initialised our transactional.id or it has itself aborted a
+        transaction that was open for too long. So a fence alone is no proof of another instance.
+        """
+        if isinstance(failure, StreamStopped) and not isinstance(failure, Fenced):
+            return failure
+        try:
+            is_held = self._sink.is_held()
+        except Unavailable as unknown:
+            return unknown if isinstance(failure, Fenced) else failure  # the next attempt will see
+        if not is_held:
+            overtaken = Fenced(f"{self._contract_id}: another instance of this stream has taken over")
+            overtaken.__cause__ = failure
+            return overtaken
+        if not isinstance(failure, Fenced):
+            return failure
+        seconds = self._job.settings.transaction_timeout_seconds
+        outage = TransactionEnded(
+            f"{self._contract_id}: the broker has ended a transaction of this stream, whose ledger no other instance has "
+            f"claimed; the stream starts again. If this comes back, the transaction was open for more than {seconds} s: "
+            "raise TIDEGATE_TRANSACTION_TIMEOUT_SECONDS or lower TIDEGATE_MAX_OFFSETS"
+        )
+        outage.__cause__ = failure
+        return outage
+
+    def _start(self) -> StreamingQuery:
+        watch = Stopwatch(self._contract_id, self._job.observer)
+        with watch(Step.CONTRACT):
+            self._plan = self._contracts.current()
+            require_running(self._control.current())
+        job = self._job
+        self._source = find_source(job.topics, self._plan)
+        self._sink = open_sink(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
+        begin = latest if job.settings.starting == "latest" else earliest
+        self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
+        try:
+            return self._read(earliest, latest, watch)
+        except BaseException:
+            self._sink.close()  # its thread would go on, and each attempt would add one
+            raise
+
+    def _read(self, earliest: Vector, latest: Vector, watch: Stopwatch) -> StreamingQuery:
+        """Begin to read where the claimed ledger ends."""
+        job = self._job
+        self._control.fill_window(self._plan.contract.error_budget)
+        start = resume(self._ledger, self._source, earliest, latest)
+        self._told_offsets = PublishedOffsets(job.settings.kafka, self._contract_id)
+        self._told_offsets.publish(self._source.name, self._ledger.end)
+        log.info(
+            "stream_started",
+            stream=self._contract_id,
+            sink=self._sink.name,
+            epoch=self._ledger.epoch,
+            behind=span(start, latest),
+            settled=len(self._sink.settled),
+            ms=watch.milliseconds,
+        )
+        return self._query(start)
+
+    def _query(self, start: Vector) -> StreamingQuery:
+        spark, settings = self._job.spark, self._job.settings
+        folder = settings.checkpoints.absolute() / self._contract_id
+        shutil.rmtree(folder, ignore_errors=True)
+        checkpoint = f"file://{folder}/{settings.sink}-{self._ledger.epoch}"
+        self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
+        self._judged_end = self._ledger.end
+        self._refusals = self._sink.settled.refusals()
+        self._expectations.published = self._ledger.n
+        writer = (
+            read_topic(spark, settings, self._source.name, start)
+            .writeStream.queryName(f"{self._contract_id} epoch {self._ledger.epoch}")
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(self._on_batch)
+        )
+        if settings.available_now:
+            return writer.trigger(availableNow=True).start()
+        pause = min(settings.batch_seconds, LOOK_SECONDS)
+        return writer.trigger(processingTime=f"{round(pause * 1000)} milliseconds").start()
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """End the query between two batches: waits for those in hand, and lets none begin."""
+        self._ending.set()
+        with self._lock:
+            self._closing = True
+        if self._writing is not None:
+            wait([self._writing])  # the query cancels the jobs of its threads when it stops
+        query.stop()
+
+    def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """Take a batch from Spark. Never raises: a traceback through Spark helps nobody, and its log is not trusted.
+
+        After a failure or a stop, batches that Spark still begins are let pass untouched: the next attempt starts
+        from the ledger.
+        """
+        with self._lock:
+            if self._closing:
+                return
+            try:
+                self._take(rows, *self._offsets.of(batch_id))
+            except BaseException as error:  # noqa: BLE001 - raised again by `run`, in the stream's own thread
+                self._fail(error)
+
+    def _take(self, rows: DataFrame, start: Vector, end: Vector) -> None:
+        """Take what Spark offers, in as many batches as the limits ask for.
+
+        One that is all of it is read as Spark offers it. Any other is read by a query of its own, which asks Kafka for
+        these offsets only: no record is read twice.
+        """
+        require_contiguous(self._judged_end, start)
+        source, begin = self._source.name, start
+        while span(begin, end) > 0:  # Spark's last batch of available_now may hold nothing
+            if self._closing or self._ending.is_set():
+                return
+            until = self._limits.end_of_batch(begin, end)
+            is_whole = begin == start and until == end
+            part = (
+                rows if is_whole else read_range(rows.sparkSession, self._job.settings, source, begin, until)
+            )
+            self._process(part, begin, until)
+            begin = until
+
+    def _fail(self, error: BaseException, batch: MicroBatch | None = None) -> None:
+        """End the attempt. The first failure is the one that is told; what it hinders says nothing of its own."""
+        if self._failure is None:
+            self._failure = error
+            self.failed = None if batch is None else (batch.start, batch.end)
+        self._closing = True
+
+    def _process(self, rows: DataFrame, start: Vector, end: Vector) -> None:
+        began = datetime.now(UTC)
+        watch = Stopwatch(self._contract_id, self._job.observer)
+        with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
+            control = self._control.current()
+            require_running(control)
+            plan = self._adopt()
+        settled = self._sink.settled.within(start, end)
+        # Now is one moment for all of a batch, however many tasks judge it.
+        now = time.time_ns()
+        shadow = self._shadows.of(control.shadow, plan, now)
+        aside = control.set_aside_within(start, end)
+        asked = replace(self._expectations.ask(plan, self._refusals), shadow=shadow, set_aside=aside)
+        batch = MicroBatch(rows, start, end, plan.with_now(now), settled, watch, asked)
+        try:
+            with watch(Step.JUDGE), worker_errors():
+                judged = self._sink.judge(batch)
+        except BaseException as error:
+            self._shadows.batch_failed()
+            self._fail(error, batch)
+            raise
+        self._limits.note(start, end, judged.results.bytes_read())
+        try:
+            self._await_written()
+            # Asked again after the records were read: they are the topic's that the ledger counts.
+            require_same(self._job.topics, self._source, self._ledger)
+            with watch(Step.DECIDE):
+                is_accepted = control.accepted is not None and control.accepted.overlaps(start, end)
+                context = self._control.window.context(is_accepted=is_accepted)
+                told = judged.results
+                decision = decide(plan, told.tallies, told.first_failed, settled, context)
+                decision = self._expectations.decide(plan, told, decision)
+                if decision.over_budget and decision.written and not decision.refusal:
+                    decision = refused(plan, told.tallies, decision, (REFUSED_WITH_BATCH,))
+        except BudgetSpent as spent:
+            judged.release()
+            raise self._trip(spent, batch) from None
+        except BaseException:
+            judged.release()
+            raise
+        self._judged_end = {**self._judged_end, **end}
+        write = inheritable_thread_target(self._job.spark)(self._write)
+        self._writing = self._writer.submit(write, batch, judged, decision, began)
+
+    def _trip(self, error: BudgetSpent, batch: MicroBatch) -> StreamStopped:
+        """Tell that the batch has spent the error budget; returns what the attempt ends with."""
+        trip = error.spent.trip(batch.plan.contract, batch.start, batch.end, self._ledger.epoch)
+        self._control.trip(trip)
+        return StreamPaused(str(error)) if trip.action == "pause" else error
+
+    def _write(self, batch: MicroBatch, judged: JudgedBatch, decision: Decision, began: datetime) -> None:
+        """Write a judged batch, while the next one is judged."""
+        try:
+            try:
+                published = judged.write(decision)
+            finally:
+                judged.release()
+            self._ledger = published.ledger
+            self.published += 1
+            begins_anew = decision.is_accepted or bool(decision.refusal)
+            self._control.window.published(decision.counted, begins_anew=begins_anew)
+            self._job.observer(self._contract_id, Step.COMMITTED)
+            self._tell(batch, judged, decision, published, began)
+        except BaseException as error:
+            self._fail(error, batch)
+            raise
+
+    def _await_written(self) -> None:
+        """Wait for the batch before; raises what hindered it."""
+        if self._writing is not None:
+            self._writing.result()
+
+    def _adopt(self) -> EnforcementPlan:
+        """Ask for the contract, and require that the topic is still the one that the ledger counts."""
+        plan = self._contracts.current()
+        if plan.contract.topic != self._source.name:
+            raise StreamStopped(
+                f"contract {plan.contract.id}@{plan.contract.version} is about topic {plan.contract.topic}, this stream "
+                f"reads {self._source.name}; start a stream for a contract of another id"
+            )
+        require_same(self._job.topics, self._source, self._ledger)
+        if plan.fingerprint != self._plan.fingerprint:
+            self._await_written()  # under the contract that it was judged by
+            self._sink.adopt(plan)
+            self._plan = plan
+        return plan
+
+    def _tell(
+        self,
+        batch: MicroBatch,
+        judged: JudgedBatch,
+        decision: Decision,
+        published: Published,
+        began: datetime,
+    ) -> None:
+        ledger, contract = published.ledger, batch.plan.contract
+        report = BatchReport(
+            stream=self._contract_id,
+            topic=self._source.name,
+            quarantine_topic=quarantine_topic(self._source.name),
+            sink=self._sink.name,
+            epoch=ledger.epoch,
+            n=ledger.n,
+            contract=batch.contract,
+            fingerprint=batch.plan.fingerprint,
+            started_at=began,
+            committed_at=datetime.now(UTC),
+            records=decision.records,
+            written=decision.written,
+            warned=decision.warned,
+            alerted=decision.alerted,
+            quarantined=decision.quarantined,
+            dropped=decision.dropped,
+            rules=rule_counts(decision.rules + published.evidence)[:MOST_RULES],
+            expectations=decision.expectations[:MOST_EXPECTATIONS],
+            shadow=self._compared(judged),
+            start=batch.start,
+            end=batch.end,
+            lag_records=self._lag(batch.end),
+            timings_ms=batch.watch.milliseconds,
+            table=self._sink.table_size,
+        )
+        self._told_offsets.publish(self._source.name, ledger.end)
+        self._job.reporter.report(report)
+        log.info(
+            "batch_published",
+            stream=self._contract_id,
+            contract=contract.version,
+            epoch=report.epoch,
+            n=report.n,
+            records=report.records,
+            written=report.written,
+            quarantined=report.quarantined,
+            dropped=report.dropped,
+            lag=report.lag_records,
+            ms=report.timings_ms,
+        )
+        if decision.alerts:
+            counts = {code: records for (_, code, _), records in sorted(decision.alerts.items())}
+            log.warning(
+                "alert_raised", stream=self._contract_id, n=ledger.n, records=decision.alerted, rules=counts
+            )
+        if decision.over_budget:
+            log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
+
+    def _compared(self, judged: JudgedBatch) -> ShadowResult | None:
+        try:
+            return judged.results.compared()
+        except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that
+            log.warning("shadow_not_compared", stream=self._contract_id, error=type(error).__name__)
+            return None
+
+    def _lag(self, end: Vector) -> int | None:
+        try:
+            return max(0, span(end, self._job.topics.latest(self._source.name)))
+        except Unavailable:
+            return None

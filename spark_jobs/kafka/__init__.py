@@ -1,0 +1,1 @@
+"""Topics that the job reads and writes: sources, outputs, the ledger topic."""

@@ -1,0 +1,51 @@
+"""The ledger of a stream with the Kafka sink: the newest record of its key in a compacted topic."""
+
+from __future__ import annotations
+
+import time
+from zlib import crc32
+
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.ledger import Ledger
+from contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
+from spark_jobs.kafka.outputs import OutputRecord, read_committed
+from spark_jobs.kafka.topics import Topics
+
+
+def ledger_name(contract_id: str) -> str:
+    """Name of a stream's ledger in Kafka."""
+    return f"{contract_id}@kafka"
+
+
+def transactional_id(ledger: str, slot: int) -> str:
+    """Name of the slot's producer."""
+    return f"tidegate/{ledger}/{slot}"
+
+
+def ensure_ledger_topic(topics: Topics) -> None:
+    """Create the topic of ledgers, or require that it is as it must be. Raises StreamStopped or Unavailable."""
+    topics.ensure_compacted(LEDGER_TOPIC, LEDGER_PARTITIONS)
+
+
+def read_ledger(kafka: KafkaConnection, name: str) -> Ledger | None:
+    """Read a stream's ledger; None when no one has claimed it yet.
+
+    To be called after the stream's transactional.id was initialised: only then is nothing of it in doubt.
+    """
+    end = Topics(kafka).latest(LEDGER_TOPIC)
+    partition = _partition(name)
+    found: bytes | None = None
+    for message in read_committed(kafka, LEDGER_TOPIC, {}, {partition: end[partition]}):
+        if message.key() == name.encode():
+            found = message.value()
+    return Ledger.parse(found) if found is not None else None
+
+
+def ledger_record(ledger: Ledger) -> OutputRecord:
+    """Make the record that moves the ledger."""
+    key = ledger.name.encode()
+    return LEDGER_TOPIC, ledger.text.encode(), key, _partition(ledger.name), int(time.time() * 1000), []
+
+
+def _partition(name: str) -> int:
+    return crc32(name.encode()) % LEDGER_PARTITIONS

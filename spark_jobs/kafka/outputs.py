@@ -1,0 +1,214 @@
+"""Kafka outputs: transactional producers that the broker fences, and the scan of what an earlier one committed.
+
+Slot 0 is a producer of the driver; those of a batch that is written where it is judged are the tasks' (`task_slots.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from contracts.errors import Unavailable
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.ledger import Vector
+from spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, kafka_errors
+
+Headers = list[tuple[str, str | bytes | None]]
+"""As the client takes them; ours and those of a source are always bytes or null."""
+
+_INIT_SECONDS = 60.0
+_COMMIT_SECONDS = 60.0
+_FLUSH_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
+"""A look returns when it is over, not when the end is reached: a start waits for two or three of them."""
+_STALL_SECONDS = 90.0
+"""Longest wait for a read: an open transaction of a stranger on the same partition ends by then (60 s time-out)."""
+
+
+OutputRecord = tuple[str, bytes | None, bytes | None, int, int, Headers]
+"""One record to produce: topic, value, key, partition, milliseconds since 1970 UTC, headers. Value and key may be null.
+
+A plain tuple: one is made for every record of the Kafka sink. Records of one source partition go to one output
+partition, and so stay in order.
+"""
+
+
+Send = Callable[[Iterable[OutputRecord]], int]
+"""Takes records of an open transaction and gives their number."""
+
+
+class TransactionalProducer:
+    """One slot: a producer under its own transactional.id, which fences every older producer of that id.
+
+    Not to be used again after any of its methods has raised: this client lacks part 2 of KIP-890, so a new one is
+    made for the next attempt.
+    """
+
+    def __init__(self, kafka: KafkaConnection, transactional_id: str, timeout_seconds: int = 60) -> None:
+        """Make a producer whose transactions the broker aborts when they are open for `timeout_seconds`."""
+        self.transactional_id = transactional_id
+        self._timeout_seconds = timeout_seconds
+        self._too_large: list[KafkaError] = []
+        self._producer = Producer(
+            {
+                **kafka.for_librdkafka(),
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_seconds * 1000,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                # The topic's own limit decides; this one only bounds the client.
+                "message.max.bytes": 1_000_000_000,
+                "batch.size": 500_000,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 256 * 1024,
+                "log_level": 2,
+                "delivery.report.only.error": True,
+                "on_delivery": _noting(self._too_large),
+            }
+        )
+
+    def fence(self) -> None:
+        """Fence older producers of this id and abort what they left open. Raises Fenced or Unavailable."""
+        with kafka_errors(f"initialise transactions of {self.transactional_id}"):
+            # Connects. Without a connection the client would look for its coordinator again half a second later.
+            self._producer.list_topics(timeout=_INIT_SECONDS)
+            self._producer.init_transactions(_INIT_SECONDS)
+
+    def write(self, records: Iterable[OutputRecord]) -> int:
+        """Write the records in one transaction and commit it; returns their number. Raises Fenced or Unavailable."""
+        with self.transaction() as send:
+            return send(records)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Send]:
+        """Open a transaction for any number of records; commits it when left without an error.
+
+        Returns the function that takes records and gives their number. Raises Fenced or Unavailable.
+        """
+        with kafka_errors(f"write as {self.transactional_id}"):
+            self._producer.begin_transaction()
+            begun = time.monotonic()
+            try:
+                yield self._send
+                self._await_delivered()
+                # Flushes first, and fails if any single record was not acknowledged.
+                self._producer.commit_transaction(_COMMIT_SECONDS)
+            except (SystemError, KafkaException) as error:
+                self._raise_cause(error, time.monotonic() - begun)
+
+    def _raise_cause(self, error: SystemError | KafkaException, seconds: float) -> NoReturn:
+        """Raise what has ended a transaction after so many seconds, where the client has only told that it is over.
+
+        Never commit after it: records may be missing.
+        """
+        code = None if isinstance(error, SystemError) else error.args[0].code()
+        if code in {None, KafkaError._FATAL}:  # noqa: SLF001 - a public constant
+            # Fatal, such as a fence. Python loses such an error when it comes while the client calls back for delivery
+            # reports, and to send names none. Aborting raises it again, at once.
+            self._producer.abort_transaction(_COMMIT_SECONDS)
+            raise Unavailable(f"write as {self.transactional_id}: the client lost an error") from error
+        if code == KafkaError._STATE:  # noqa: SLF001 - the same
+            # A record was not delivered while others were sent.
+            self._await_delivered()
+        if seconds > self._timeout_seconds and code not in {*FENCED, KafkaError.MSG_SIZE_TOO_LARGE}:
+            # Records wait in the client for no longer than a transaction may be open, so it may give up first.
+            raise TransactionEnded(
+                f"write as {self.transactional_id}: {error.args[0].str()}; the transaction was open for more than "
+                f"{self._timeout_seconds} s"
+            ) from error
+        raise error
+
+    def _await_delivered(self) -> None:
+        """Wait until the records are delivered, or one is too large: those behind it would wait for their time-out."""
+        deadline = time.monotonic() + _COMMIT_SECONDS
+        while True:
+            waiting = self._producer.flush(_FLUSH_SECONDS)
+            if self._too_large:
+                raise KafkaException(self._too_large[0])
+            if not waiting or time.monotonic() > deadline:
+                return
+
+    def _send(self, records: Iterable[OutputRecord]) -> int:
+        produce, poll = self._producer.produce, self._producer.poll
+        sent = 0
+        for sent, (topic, value, key, partition, timestamp_ms, headers) in enumerate(records, start=1):
+            while True:
+                try:
+                    produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
+                    break
+                except BufferError:
+                    poll(0.1)
+            if sent % 1000 == 0:
+                poll(0)
+        return sent
+
+
+def _noting(too_large: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
+    """Make what the client tells of failed deliveries; it refers to no producer, so that one that is dropped goes at once."""
+
+    def note(error: KafkaError | None, _: Message) -> None:
+        if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            too_large.append(error)
+
+    return note
+
+
+def read_committed(kafka: KafkaConnection, topic: str, start: Vector, end: Vector) -> Iterator[Message]:
+    """Read the committed records of [start, end) of each partition; a start before the log begins reads from there.
+
+    Raises Unavailable when the broker stops answering, or when a transaction stays open for too long.
+    """
+    # Asked of the broker here: a consumer that is told to find the beginning takes half a second for it.
+    earliest = Topics(kafka).earliest(topic)
+    begin = {p: max(start.get(p, 0), earliest.get(p, 0)) for p in end}
+    open_partitions = {p for p, offset in end.items() if offset > begin[p]}
+    if not open_partitions:
+        return
+    consumer = Consumer(
+        {
+            **kafka.for_librdkafka(),
+            "group.id": "tidegate-scan",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "log_level": 2,
+        }
+    )
+    try:
+        with kafka_errors(f"read topic {topic}"):
+            consumer.assign([TopicPartition(topic, p, begin[p]) for p in sorted(open_partitions)])
+            yield from _read_until(consumer, open_partitions, topic, end)
+    finally:
+        consumer.close()
+
+
+def _read_until(consumer: Consumer, open_partitions: set[int], topic: str, end: Vector) -> Iterator[Message]:
+    deadline = time.monotonic() + _STALL_SECONDS
+    while open_partitions:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"topic {topic}: partitions {sorted(open_partitions)} do not reach their end")
+        for message in consumer.consume(10_000, _LOOK_SECONDS):
+            error = message.error()
+            partition, offset = _place(message)
+            if error is None and partition in open_partitions and offset < end[partition]:
+                deadline = time.monotonic() + _STALL_SECONDS
+                yield message
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
+                raise Unavailable(f"read topic {topic}: {error.str()}")
+            # The end of a partition comes as a message of its own, past markers and aborted records.
+            last = offset if error is not None else offset + 1
+            if last >= end[partition]:
+                open_partitions.discard(partition)
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        raise Unavailable(f"read topic {message.topic()}: {message.error()}")
+    return partition, offset

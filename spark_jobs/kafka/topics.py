@@ -1,0 +1,251 @@
+"""Topics as the job needs them: the source's identity and range, output topics with the settings they must have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from confluent_kafka import (
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from contracts.errors import Fenced, StreamStopped, Unavailable
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.ledger import Vector
+from contracts.stream.output_topics import dropped_settings, is_enough, output_settings
+
+log = structlog.get_logger()
+
+_TIMEOUT_SECONDS = 15.0
+_POLL_SECONDS = 0.05
+_RETENTION = ("retention.ms", "retention.bytes")
+FENCED = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)  # noqa: SLF001 - the library's public constants begin with an underscore
+
+_SETTLING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+"""What a broker says of a partition that was just made, or has just moved."""
+_NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)  # noqa: SLF001 - the same
+
+
+class TransactionEnded(Unavailable):
+    """A transaction of this stream is over without a commit, and no other instance has claimed its ledger.
+
+    The broker has ended it, or it was open for longer than its time-out.
+    """
+
+
+class TooLarge(StreamStopped):
+    """A topic's settings do not let a record in, or the records that the client has put together with it."""
+
+
+@contextmanager
+def kafka_errors(doing: str) -> Iterator[None]:
+    """Turn the client's errors into ours: Fenced when a newer instance took over, else Unavailable.
+
+    A record that a topic's settings do not let in would be refused again at each attempt: StreamStopped.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        if isinstance(cause, KafkaError) and cause.code() in FENCED:
+            raise Fenced(f"{doing}: another instance of this stream has taken over") from error
+        if isinstance(cause, KafkaError) and cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise TooLarge(
+                f"{doing}: {cause.str()}. A record that the source holds well compressed can need more room here: give "
+                "the topic named above a larger max.message.bytes (kafka-configs.sh --alter --entity-type topics "
+                "--entity-name TOPIC --add-config max.message.bytes=BYTES), and start again"
+            ) from error
+        raise Unavailable(f"{doing}: {cause.str() if isinstance(cause, KafkaError) else cause}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the broker describes it; `max_message_bytes` bounds a record batch."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    max_message_bytes: int
+
+
+class Topics:
+    """The broker's topics, through its admin interface. Every method raises Unavailable when it does not answer."""
+
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._refusal: str | None = None
+        callback: Any = self._note  # the client's types know no callbacks
+        self._admin = AdminClient({**kafka.for_admin(), "log_level": 2, "error_cb": callback})
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _NOT_LET_IN:
+            self._refusal = error.str()
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """As `kafka_errors`, and where the broker does not let us in, say so: the request itself only times out."""
+        try:
+            with kafka_errors(doing):
+                yield
+        except Unavailable as error:
+            self._refusal = None
+            self._admin.poll(0)
+            if self._refusal is not None:
+                raise Unavailable(f"{doing}: {self._refusal}; look at --kafka-config") from error
+            raise
+
+    def describe(self, name: str) -> Topic | None:
+        """Describe a topic; None when there is none of that name."""
+        identity = self.identity(name)
+        if identity is None:
+            return None
+        topic_id, partitions = identity
+        return Topic(name, topic_id, partitions, int(self._settings(name)["max.message.bytes"]))
+
+    def identity(self, name: str) -> tuple[str, int] | None:
+        """Id and number of partitions of a topic, in one request; None when there is none of that name."""
+        with self._asking(f"describe topic {name}"):
+            futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
+            try:
+                found = futures[name].result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
+        return str(found.topic_id), len(found.partitions)
+
+    def earliest(self, name: str) -> Vector:
+        """First offset of each partition that has not been deleted."""
+        spec: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # it has no types
+        return self._offsets(name, spec)
+
+    def latest(self, name: str) -> Vector:
+        """High watermark of each partition: the offset after the last record, committed or not."""
+        spec: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # it has no types
+        return self._offsets(name, spec)
+
+    def is_compacted(self, name: str) -> bool:
+        """Return whether records of a topic may go when newer ones of their key come."""
+        return "compact" in self._settings(name)["cleanup.policy"]
+
+    def ensure_output(self, name: str, source: Topic) -> None:
+        """Create an output topic, or require that the existing one keeps what is written to it.
+
+        Raises StreamStopped with the command to type when a setting of an existing topic would lose records. How long
+        they are kept is the operator's choice, from a day on; a limit is logged, for it counts from a record's own
+        time, which may be years ago.
+        """
+        wanted = output_settings(source.max_message_bytes)
+        if not self._create(name, source.partitions, wanted):
+            self._require(name, wanted)
+
+    def ensure_dropped(self, name: str, source: Topic) -> None:
+        """Create the topic of the positions that are dropped of a source, as `ensure_output` does."""
+        of_source = self._settings(source.name)
+        is_kept = "compact" in of_source["cleanup.policy"]
+        retention = -1 if is_kept else int(of_source["retention.ms"])
+        wanted = dropped_settings(source.max_message_bytes, retention)
+        if not self._create(name, 1, wanted):
+            self._require(name, wanted)
+
+    def ensure_compacted(self, name: str, partitions: int) -> None:
+        """Create a compacted topic, or require that the existing one is compacted and has as many partitions.
+
+        Raises StreamStopped with the command to type when it is not.
+        """
+        wanted = {"cleanup.policy": "compact"}
+        if self._create(name, partitions, wanted):
+            return
+        self._require(name, wanted)
+        identity = self.identity(name)
+        if identity is not None and identity[1] < partitions:
+            raise StreamStopped(
+                f"topic {name} has {identity[1]} partitions and needs {partitions}; kafka-topics.sh --alter --topic {name} "
+                f"--partitions {partitions}"
+            )
+
+    def _create(self, name: str, partitions: int, settings: dict[str, str]) -> bool:
+        with self._asking(f"create topic {name}"):
+            try:
+                self._admin.create_topics(
+                    [NewTopic(name, partitions, config=settings)], request_timeout=_TIMEOUT_SECONDS
+                )[name].result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return False
+                raise
+        self._await(name)
+        return True
+
+    def _await(self, name: str) -> None:
+        """Wait until a new topic is known to the broker that answers us."""
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while self.identity(name) is None:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"topic {name} was created, but the broker does not know it yet")
+            time.sleep(_POLL_SECONDS)
+
+    def _require(self, name: str, wanted: dict[str, str]) -> None:
+        actual = self._settings(name)
+        wrong = [key for key, value in wanted.items() if not is_enough(key, actual[key], value)]
+        if wrong:
+            raise StreamStopped(
+                f"topic {name} would not keep what is written to it ({_listed(actual, wrong)}); "
+                f"{_command(name, wanted, wrong)}"
+            )
+        limits = [key for key in wanted if key in _RETENTION and actual[key] != wanted[key]]
+        if limits:
+            log.warning(
+                "output_topic_forgets",
+                topic=name,
+                settings=_listed(actual, limits),
+                command=_command(name, wanted, limits),
+            )
+
+    def _settings(self, name: str) -> dict[str, str]:
+        with self._asking(f"read the settings of topic {name}"):
+            resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+            entries = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[
+                resource
+            ].result()
+        return {key: str(entry.value) for key, entry in entries.items()}
+
+    def _offsets(self, name: str, spec: OffsetSpec) -> Vector:
+        identity = self.identity(name)
+        if identity is None:
+            raise Unavailable(f"topic {name} does not exist")
+        with self._asking(f"look up offsets of topic {name}"):
+            request = {TopicPartition(name, partition): spec for partition in range(identity[1])}
+            deadline = time.monotonic() + _TIMEOUT_SECONDS
+            while True:
+                futures = self._admin.list_offsets(request, request_timeout=_TIMEOUT_SECONDS)
+                try:
+                    return {found.partition: future.result().offset for found, future in futures.items()}
+                except KafkaException as error:
+                    if error.args[0].code() not in _SETTLING or time.monotonic() > deadline:
+                        raise
+                time.sleep(_POLL_SECONDS)
+
+
+def _listed(settings: dict[str, str], keys: list[str]) -> str:
+    return ", ".join(f"{key} is {settings[key]}" for key in keys)
+
+
+def _command(topic: str, wanted: dict[str, str], keys: list[str]) -> str:
+    settings = ",".join(f"{key}={wanted[key]}" for key in keys)
+    return f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {settings}"

@@ -1,0 +1,64 @@
+"""What a reconciliation says: as values for machines, and as lines for people."""
+
+from __future__ import annotations
+
+from contracts.stream.fates import Reconciliation
+from contracts.stream.positions import Positions
+from contracts.stream.reconciliation import FaultyRecords, Findings, NamedRecords
+
+
+def as_findings(found: Reconciliation, limit: int) -> Findings:
+    """Return counts of every fate, and the records that have none or two as `partition/offset`, `limit` of each kind.
+
+    Records of no fate cannot be told from those that the ledger counts as dropped, and those of a table that is upserted into
+    not from superseded ones whose keys are not known; they are named only when some of them are lost.
+    """
+    ledger = found.ledger
+    return Findings(
+        stream=ledger.stream,
+        answer=found.answer,
+        holds=found.holds,
+        epoch=ledger.epoch,
+        n=ledger.n,
+        begin=ledger.begin,
+        end=ledger.end,
+        written=found.written,
+        quarantined=found.quarantined,
+        dropped_superseded_or_deleted=found.in_no_output,
+        absent=found.absent,
+        unverifiable=found.unverifiable,
+        lost=found.lost,
+        twice=found.twice,
+        surplus=found.surplus,
+        records=FaultyRecords(
+            in_no_output=_named(found.unaccounted if found.lost else Positions(), limit),
+            written_twice=_named(found.written_twice, limit),
+            quarantined_twice=_named(found.quarantined_twice, limit),
+            written_and_quarantined=_named(found.in_both, limit),
+            written_but_not_covered=_named(found.beyond, limit),
+        ),
+    )
+
+
+def json_text(findings: Findings) -> str:
+    """Write them as JSON; kinds of faults that no record has are left out."""
+    return findings.model_dump_json(exclude_none=True)
+
+
+def as_text(findings: Findings) -> str:
+    """Write the same as lines."""
+    fates = ("written", "quarantined", "dropped_superseded_or_deleted", "absent", "unverifiable")
+    lines = [f"{getattr(findings, fate):>14,}  {fate.replace('_', ' ')}" for fate in fates]
+    for kind, records in findings.records:
+        if records is not None:
+            named = ", ".join(records.first)
+            more = " ..." if records.count > len(records.first) else ""
+            lines.append(f"{records.count:>14,}  {kind.replace('_', ' ')}: {named}{more}")
+    return "\n".join([*lines, f"{findings.stream}: {findings.verdict}"])
+
+
+def _named(positions: Positions, limit: int) -> NamedRecords | None:
+    if not positions:
+        return None
+    first = tuple(f"{partition}/{offset}" for partition, offset in positions.first(limit))
+    return NamedRecords(count=len(positions), first=first)

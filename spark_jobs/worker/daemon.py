@@ -1,0 +1,55 @@
+"""The parent of Spark's Python workers, started as `spark.python.daemon.module`.
+
+The stock daemon makes each Python task pay 0.12-0.19 s before its first record: at every task PySpark calls
+`importlib.invalidate_caches()`, and with pyspark.zip, py4j.zip and a jar on `sys.path` that re-reads thousands of
+directory entries in Python. This daemon takes the archives off the path, imports what the judge needs once, before
+the workers are forked, and freezes those objects so that no collection touches their pages. Collections while a task runs
+are switched off: decoded records hold no cycles, and PySpark collects after each task anyway (5 % of the judge's time).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import sys
+
+_IMPORTED_BEFORE_THE_FORK = (
+    "orjson",
+    "jsonschema_rs",
+    "msgspec",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "spark_jobs.worker.judge",
+    "spark_jobs.worker.data_files",
+    "spark_jobs.worker.task_slots",
+    "spark_jobs.sinks.postgresql_rows",
+    "pyiceberg.io.pyarrow",
+)
+
+
+def _leave_archives() -> None:
+    """Drop archives from `sys.path`, and what was imported from them: the same modules are installed beside us."""
+    for entry in [path for path in sys.path if path.endswith((".zip", ".jar"))]:
+        sys.path.remove(entry)
+        sys.path_importer_cache.pop(entry, None)
+    for name in [module for module in sys.modules if module.split(".")[0] in ("pyspark", "py4j")]:
+        del sys.modules[name]
+
+
+def main() -> None:
+    """Prepare this process, then become PySpark's own daemon."""
+    _leave_archives()
+    for name in _IMPORTED_BEFORE_THE_FORK:
+        importlib.import_module(name)
+    daemon = importlib.import_module("pyspark.daemon")
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

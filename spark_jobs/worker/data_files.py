@@ -1,0 +1,360 @@
+"""Judge a batch where its records are, and write the accepted ones to data files there.
+
+One pass over the records, in the Python workers: what goes back to the driver is the counts and the names of files, those
+of refused records too (`record_spool.py`). A file that no snapshot names is invisible, so that nothing is written as far as any reader can
+tell until the driver has looked at the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, ClassVar, Final, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyroaring import BitMap64
+from pyspark import TaskContext
+
+from contracts.judge.plan import EnforcementPlan
+from contracts.rules.clock import Moments
+from contracts.verdict import Disposition
+from spark_jobs.crashes import crashes_without_values
+from spark_jobs.worker.comparing import Comparing
+from spark_jobs.worker.judge import schema_headers
+from spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
+from spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
+
+INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
+"""What a worker needs of the Kafka source, as SQL expressions.
+
+Headers cross as JSON, their values in base64: Spark asks for the size of a batch at every row, and the size of a column
+of lists takes it time in proportion to the rows so far.
+"""
+
+RESULT: Final = pa.schema(
+    [
+        ("disposition", pa.int8()),
+        ("failed", pa.binary()),
+        ("records", pa.int64()),
+        ("file", pa.string()),
+        ("refused_file", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("offsets", pa.binary()),
+        ("bytes", pa.int64()),
+        ("noted", pa.binary()),
+        ("rows", pa.binary()),
+        ("shadow", pa.binary()),
+        ("piece", pa.int64()),
+        ("kept", pa.binary()),
+        ("refused", pa.binary()),
+    ]
+)
+"""What a worker returns, rows of ten kinds: counts (partition, disposition, failed, records); what was read (partition, bytes);
+offsets of dropped records as a Roaring bitmap of 64 bits (partition, offsets);
+files of accepted rows (file) and of refused records (refused_file); of the records that must not pass the first of each
+source partition (disposition, failed, partition, offset); for expectations what was noted, and rows as Great Expectations is
+to see them; what another version of the contract would have made of the records; and records that go through Spark, accepted
+(kept) or refused, each value with a number (piece) that no other of the batch has."""
+
+RESULT_DDL: Final = (
+    "disposition tinyint, failed binary, records bigint, file string, refused_file string, partition int, offset bigint, "
+    "offsets binary, bytes bigint, noted binary, rows binary, shadow binary, piece bigint, kept binary, refused binary"
+)
+
+DELETED: Final = "_deleted"
+"""Column of rows that wait to be merged: whether a row is a tombstone, which holds the primary key alone."""
+
+_ROW_GROUP_ROWS: Final = 100_000
+_ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+"""A worker holds so many bytes of rows at most, and one batch, before it writes them."""
+
+
+class OpenPart(AbstractContextManager["OpenPart"], Protocol):
+    """What a task writes accepted rows to: invisible, and complete when it is left without an error."""
+
+    written: list[str]
+    """Names of what was written, once it is complete; none if there was nothing to write."""
+
+    def write(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+    ) -> list[bytes]:
+        """Write a batch of the columns of INPUT; of the rows that `is_written` names, if not all.
+
+        `columns` are its typed columns; null where the target has no use for them. Return what Spark is to keep of it.
+        """
+        ...
+
+
+class RowTarget(Protocol):
+    """Where and how the accepted rows of one batch are written; travels to the workers."""
+
+    is_typed: ClassVar[bool]
+    """Whether it writes typed columns, and not the records as they came."""
+
+    def open(self, task: str) -> OpenPart:
+        """Open the part of one attempt of one task, which no other writes to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileTarget:
+    """Where and how the accepted rows of one batch are written.
+
+    `schema` are the typed columns, then `_source` and `_contract`, each with its field id in the table, and DELETED where
+    files are to be merged. File names begin with `location`; `properties` are those of the table's file system.
+    """
+
+    location: str
+    schema: pa.Schema
+    topic: str
+    contract: str
+    compression: str
+    properties: dict[str, str]
+
+    is_typed: ClassVar[bool] = True
+
+    def open(self, task: str) -> DataFile:
+        """Open a file of this target."""
+        return DataFile(self, task)
+
+
+def judge_and_write(
+    plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: Asked = NOTHING_ASKED
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        name = _task_name()
+        with (
+            crashes_without_values(),
+            target.open(name) as accepted_part,
+            refused.open(name, REFUSED) as refused_part,
+        ):
+            task = _Task(plan, asked, accepted_part, refused_part, typed=target.is_typed)
+            for batch in batches:
+                for row in task.judge(batch):
+                    yield pa.RecordBatch.from_pylist([row], RESULT)
+        yield pa.RecordBatch.from_pylist(task.finish(), RESULT)
+
+    return work
+
+
+class _Task:
+    """What one attempt of one task does with its records, and what it has to tell of them: rows of RESULT."""
+
+    def __init__(
+        self, plan: EnforcementPlan, asked: Asked, accepted: OpenPart, refused: RecordPart, *, typed: bool
+    ) -> None:
+        self._plan = plan
+        self._asked = asked
+        self._accepted = accepted
+        self._refused = refused
+        self._is_typed = typed or bool(plan.expectations)
+        self._noting = Noting(plan, asked.library_columns)
+        self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
+        self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
+        self._bytes: Counter[int] = Counter()
+        self._dropped: dict[int, BitMap64] = {}
+        self._first_failed: dict[int, dict[str, Any]] = {}
+        self._pieces = count(_task().partitionId() << 32)
+
+    def judge(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        """Judge a batch of the columns of INPUT and hand its records over."""
+        plan = self._plan
+        self._bytes.update(_bytes_by_partition(batch))
+        batch, aside = self._asked.without_set_aside(batch)
+        if aside is not None:
+            for partition, records in _sums_by_partition(aside).items():
+                self._counts[partition, int(Disposition.QUARANTINED), None] += records
+            yield from self._refuse(aside, pa.nulls(aside.num_rows, pa.binary()))
+        headers = schema_headers(plan, batch.column("headers"))
+        moments = Moments(records=batch.column("timestamp"))
+        if self._is_typed:
+            judged = plan.judge_typed(batch.column("value"), moments, headers, batch.column("key"))
+        else:
+            judged = plan.judge(batch.column("value"), moments, headers)
+        columns = judged.field(2) if self._is_typed else None
+        self._comparing.add(batch, judged)
+        dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
+        self._count(batch, dispositions, failed)
+        is_written = dispositions <= int(Disposition.ALERTED)
+        some_written = None if is_written.all() else pa.array(is_written)
+        yield from self._packed("kept", self._accepted.write(columns, batch, some_written))
+        for seen in self._noting.add(columns, some_written):
+            yield {"rows": seen}
+        refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
+        if len(refused):
+            yield from self._refuse(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
+        _note_dropped(self._dropped, batch, dispositions == int(Disposition.DROPPED))
+        _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Tell what there is to tell when all parts are complete."""
+        rows: list[dict[str, Any]] = [
+            {"partition": partition, "disposition": disposition, "failed": bits, "records": records}
+            for (partition, disposition, bits), records in self._counts.items()
+            if records
+        ]
+        rows += self._first_failed.values()
+        rows += [{"partition": partition, "bytes": read} for partition, read in self._bytes.items()]
+        rows += [{"partition": p, "offsets": bitmap.serialize()} for p, bitmap in self._dropped.items()]
+        rows += [{"file": name} for name in self._accepted.written]
+        rows += [{"refused_file": name} for name in self._refused.written]
+        if (noted := self._noting.finish()) is not None:
+            rows.append({"noted": noted})
+        rows += [{"shadow": found} for found in self._comparing.finish()]
+        return rows
+
+    def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
+        partitions = np.asarray(batch.column("partition"))
+        for partition, accepted in enumerate(np.bincount(partitions[dispositions == 0]).tolist()):
+            self._counts[partition, int(Disposition.ACCEPTED), None] += accepted
+        others = np.flatnonzero(dispositions)
+        slots = failed.take(pa.array(others)).to_pylist()
+        kinds = zip(partitions[others].tolist(), dispositions[others].tolist(), slots, strict=True)
+        self._counts.update(kinds)
+
+    def _refuse(self, batch: pa.RecordBatch, failed: pa.Array) -> Iterator[dict[str, Any]]:
+        records = as_records(batch)
+        rows = pa.RecordBatch.from_arrays([*records.columns, failed], schema=REFUSED)
+        return self._packed("refused", self._refused.write(rows))
+
+    def _packed(self, column: str, values: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+        for value in values:
+            yield {column: value, "piece": next(self._pieces)}
+
+
+def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
+    """Sum up the bytes of keys, values and headers of each source partition."""
+    lengths = sum(
+        pc.fill_null(pc.binary_length(batch.column(name)), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+        for name in ("key", "value", "headers")
+    )
+    return _sums_by_partition(batch, lengths)
+
+
+def _sums_by_partition(batch: pa.RecordBatch, weights: npt.NDArray[np.int64] | None = None) -> dict[int, int]:
+    """Sum up a weight of the rows of each source partition; without weights, count the rows."""
+    partitions, places = np.unique(np.asarray(batch.column("partition")), return_inverse=True)
+    sums = np.bincount(places, weights=weights).astype(np.int64)
+    return dict(zip(partitions.tolist(), sums.tolist(), strict=True))
+
+
+def _note_dropped(
+    dropped: dict[int, BitMap64], batch: pa.RecordBatch, is_dropped: npt.NDArray[np.bool_]
+) -> None:
+    """Note the offsets of dropped records by source partition: no output will tell of them."""
+    if not is_dropped.any():
+        return
+    partitions, offsets = np.asarray(batch.column("partition")), np.asarray(batch.column("offset"))
+    for partition in np.unique(partitions[is_dropped]).tolist():
+        found = offsets[is_dropped & (partitions == partition)]
+        dropped.setdefault(partition, BitMap64()).update(found.tolist())
+
+
+def _note_first(
+    first: dict[int, dict[str, Any]],
+    batch: pa.RecordBatch,
+    failed: pa.Array,
+    is_failed: npt.NDArray[np.bool_],
+) -> None:
+    """Note of the records that must not pass the first of each source partition."""
+    for index in np.flatnonzero(is_failed).tolist():
+        partition, offset = batch.column("partition")[index].as_py(), batch.column("offset")[index].as_py()
+        if partition not in first or offset < first[partition]["offset"]:
+            first[partition] = {
+                "disposition": int(Disposition.FAILED),
+                "failed": failed[index].as_py(),
+                "partition": partition,
+                "offset": offset,
+            }
+
+
+class DataFile:
+    """One Parquet file, made when the first rows are written, complete when it is left without an error."""
+
+    def __init__(self, target: FileTarget, task: str) -> None:
+        self._target = target
+        self._name = f"{target.location}-{task}.parquet"
+        self._open = ExitStack()
+        self._writer: pq.ParquetWriter | None = None
+        self._rows: list[pa.RecordBatch] = []
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._open:
+            if error[0] is None:
+                self._write_row_group()
+        if self._writer is not None and error[0] is None:
+            self.written.append(self._name)
+
+    def write(
+        self, columns: pa.StructArray | None, batch: pa.RecordBatch, is_written: pa.Array | None
+    ) -> list[bytes]:
+        """Write the typed columns of a batch with its positions; of the rows that `is_written` names, if not all."""
+        assert columns is not None, "the target is typed"  # noqa: S101 - a programming error
+        rows_in = len(columns)
+        target = self._target
+        source = pa.StructArray.from_arrays(
+            [
+                pa.repeat(pa.scalar(target.topic), rows_in),
+                batch.column("partition"),
+                batch.column("offset"),
+                batch.column("timestamp"),
+            ],
+            fields=list(target.schema.field("_source").type),
+        )
+        arrays = [*columns.flatten(), source, pa.repeat(pa.scalar(target.contract), rows_in)]
+        if DELETED in target.schema.names:
+            arrays.append(pc.is_null(batch.column("value")))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
+        if is_written is not None:
+            rows = rows.filter(is_written)
+        if rows.num_rows:
+            self._rows.append(rows)
+        is_full = sum(each.num_rows for each in self._rows) >= _ROW_GROUP_ROWS
+        if is_full or sum(each.nbytes for each in self._rows) >= _ROW_GROUP_BYTES:
+            self._write_row_group()
+        return []
+
+    def _write_row_group(self) -> None:
+        if self._rows:
+            self._writer = self._writer or self._create()
+            self._writer.write_table(pa.Table.from_batches(self._rows))
+            self._rows = []
+
+    def _create(self) -> pq.ParquetWriter:
+        io = load_file_io(self._target.properties, self._target.location)
+        stream = self._open.enter_context(io.new_output(self._name).create())
+        writer = pq.ParquetWriter(
+            stream,
+            self._target.schema,
+            compression=self._target.compression,
+            # As the table format wants them: 4 or 8 bytes where the precision allows.
+            store_decimal_as_integer=True,
+        )
+        return self._open.enter_context(writer)
+
+
+def _task_name() -> str:
+    """Name a task's attempt: no other of this application has the same."""
+    task = _task()
+    return f"{task.partitionId():05d}-{task.taskAttemptId()}"
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - workers run within a task
+    return task

@@ -1,0 +1,111 @@
+"""What a worker notes of the accepted rows that it writes, for the expectations of their contract."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from contracts.expectations.compile import Partials
+from contracts.judge.plan import EnforcementPlan
+from contracts.stream.ledger import BatchRefusal, Position
+from contracts.verdict import Disposition
+from spark_jobs.worker.record_spool import divided
+from spark_jobs.worker.shadow import Shadow
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of the workers about one batch, besides the verdicts; travels to them.
+
+    `library_columns` are those that Great Expectations is to see of the accepted rows. `refusals` have been decided
+    already, by an attempt that never published: accepted records below their ends are refused with them. `shadow` is judged
+    beside, and only reported. `set_aside` are records that a person has had quarantined: nothing looks into them.
+    """
+
+    library_columns: tuple[str, ...] = ()
+    refusals: tuple[BatchRefusal, ...] = ()
+    shadow: Shadow | None = None
+    set_aside: frozenset[Position] = frozenset()
+
+    def without_set_aside(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """Return the rows to judge, and those that are set aside, if there are any."""
+        return divided(rows, self.set_aside)
+
+    def refuse(self, dispositions: npt.NDArray[np.int8], positions: pa.RecordBatch) -> npt.NDArray[np.int8]:
+        """Quarantine what would be written although its batch was refused."""
+        if not self.refusals:
+            return dispositions
+        partitions, offsets = np.asarray(positions["partition"]), np.asarray(positions["offset"])
+        is_refused = np.zeros(len(dispositions), bool)
+        for refusal in self.refusals:
+            for partition, end in refusal.end.items():
+                is_refused |= (partitions == partition) & (offsets < end)
+        is_refused &= dispositions <= int(Disposition.ALERTED)
+        return np.where(is_refused, np.int8(Disposition.QUARANTINED), dispositions)
+
+
+NOTHING_ASKED: Final = Asked()
+
+
+class Noting:
+    """Notes what the expectations of a contract ask for, batch by batch. Costs nothing where there are none."""
+
+    def __init__(self, plan: EnforcementPlan, library_columns: tuple[str, ...]) -> None:
+        self._expectations = plan.expectations
+        self._schema = plan.columns
+        self._names = plan.expectations.needed
+        self._library_columns = library_columns
+        self._noted: list[Partials] = []
+
+    def add(self, columns: pa.StructArray | None, is_written: pa.Array | None) -> Iterator[bytes]:
+        """Note the written ones of some rows; gives them as they go to the library, if it is to see them.
+
+        `columns` may be null only if the contract has no expectations.
+        """
+        if not self._expectations or columns is None:
+            return
+        wanted = tuple(dict.fromkeys((*self._names, *self._library_columns)))
+        fields = [self._schema.field(name) for name in wanted]
+        # What is not written is null in the struct, and is left out here.
+        arrays = [columns.field(self._schema.get_field_index(name)) for name in wanted]
+        positions = pa.array(np.empty(len(columns), np.int8))
+        rows = pa.RecordBatch.from_arrays(
+            [*arrays, positions], schema=pa.schema([*fields, pa.field("", pa.int8())])
+        )
+        if is_written is not None:
+            rows = rows.filter(is_written)
+        self._noted.append(self._expectations.observe(rows))
+        if self._library_columns:
+            yield as_stream(rows.select(list(self._library_columns)))
+
+    def finish(self) -> bytes | None:
+        """Return what was noted, to be read by `read_noted`."""
+        if not self._expectations:
+            return None
+        return pickle.dumps(self._expectations.merge(self._noted))
+
+
+def read_noted(plan: EnforcementPlan, noted: Iterable[bytes]) -> Partials:
+    """Put together what the tasks of a batch have noted."""
+    return plan.expectations.merge(pickle.loads(each) for each in noted)  # noqa: S301 - written by our own workers
+
+
+def as_stream(rows: pa.RecordBatch) -> bytes:
+    """Write rows as an Arrow stream."""
+    buffer = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(buffer, rows.schema, options=options) as writer:
+        writer.write_batch(rows)
+    return bytes(buffer.getvalue())
+
+
+def read_rows(schema: pa.Schema, streams: Iterable[bytes]) -> pa.Table:
+    """Read rows that workers have written as streams."""
+    tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    return pa.concat_tables([schema.empty_table(), *tables])

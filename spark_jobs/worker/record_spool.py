@@ -1,0 +1,256 @@
+"""Records between the workers, who have judged them, and the driver, which writes them to a topic once their batch is decided.
+
+Where workers and driver share a disk they share files. Elsewhere the records go through Spark, many in a value, and the
+driver fetches them in parts and keeps them in files of its own (`sinks/spool.py`). Either way the driver reads at most
+CHUNK_BYTES of them at a time, or one record.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contracts.errors import Unavailable
+from contracts.stream.ledger import Position
+
+CHUNK_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes of records that are in one piece, if it holds more than one record."""
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+RECORDS: Final = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+        ("timestamp_ms", pa.int64()),
+    ]
+)
+"""Records as output records are made of them; `partition` and `offset` are those of the source."""
+
+REFUSED: Final = RECORDS.append(pa.field("failed", pa.binary()))
+"""Refused records, with the slots that they failed."""
+
+
+def as_records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of the columns of INPUT as rows of RECORDS."""
+    kept = ("partition", "offset", "key", "value")
+    milliseconds = pc.floor_temporal(batch.column("timestamp"), unit="millisecond").cast(pa.int64())
+    arrays = [
+        *(batch.column(name) for name in kept),
+        _headers(batch.column("headers")),
+        pc.divide(milliseconds, 1000),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+
+
+def _headers(texts: pa.Array) -> pa.Array:
+    """Parse headers that Spark has written as JSON. A missing value is null."""
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), _HEADERS)
+    lists = [
+        None
+        if text is None
+        else [
+            (each["key"], b64decode(each["value"]) if "value" in each else None) for each in json.loads(text)
+        ]
+        for text in texts.to_pylist()
+    ]
+    return pa.array(lists, _HEADERS)
+
+
+def pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in pieces of at most CHUNK_BYTES, or of one record."""
+    if rows.num_rows > 1 and rows.nbytes > CHUNK_BYTES:
+        half = rows.num_rows // 2
+        yield from pieces(rows.slice(0, half))
+        yield from pieces(rows.slice(half))
+    elif rows.num_rows:
+        yield rows
+
+
+def divided(
+    rows: pa.RecordBatch, positions: Collection[Position]
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """Divide rows by their columns partition and offset: those that are not at one of the positions, and those that are."""
+    if not positions:
+        return rows, None
+    partitions, offsets = np.asarray(rows.column("partition")), np.asarray(rows.column("offset"))
+    is_there = np.zeros(rows.num_rows, bool)
+    for partition, offset in positions:
+        is_there |= (partitions == partition) & (offsets == offset)
+    if not is_there.any():
+        return rows, None
+    return rows.filter(pa.array(~is_there)), rows.filter(pa.array(is_there))
+
+
+class RecordPart(AbstractContextManager["RecordPart"], Protocol):
+    """The records that one attempt of one task hands over; complete when it is left without an error."""
+
+    written: list[str]
+    """Names of the files that were written, once they are complete."""
+
+    def write(self, rows: pa.RecordBatch) -> list[bytes]:
+        """Take some rows. Return what Spark is to keep of them."""
+        ...
+
+
+class RecordParts(Protocol):
+    """How tasks hand records over to the driver; travels to the workers."""
+
+    def open(self, task: str, schema: pa.Schema) -> RecordPart:
+        """Open the part of one attempt of one task, whose rows have this schema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InFiles:
+    """Files in a folder that the driver sees too; their names end with `kind`."""
+
+    folder: str
+    kind: str
+
+    def open(self, task: str, schema: pa.Schema) -> RecordFile:
+        """Open the file of one attempt of one task."""
+        return RecordFile(Path(self.folder, f"{task}.{self.kind}"), schema)
+
+
+class RecordFile:
+    """An Arrow stream in a file, which is made when the first rows are written."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._schema = schema
+        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._open = ExitStack()
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+        if self._writer is not None and error[0] is None:
+            self.written.append(str(self._path))
+
+    def write(self, rows: pa.RecordBatch) -> list[bytes]:
+        """Write some rows. Spark keeps nothing of them."""
+        for piece in pieces(rows):
+            if self._writer is None:
+                file = self._open.enter_context(pa.OSFile(str(self._path), "wb"))
+                self._writer = self._open.enter_context(pa.ipc.new_stream(file, self._schema))
+            self._writer.write_batch(piece)
+        return []
+
+
+class Packing:
+    """The records go through Spark, many in a value."""
+
+    def open(self, task: str, schema: pa.Schema) -> Packed:  # noqa: ARG002 - nothing is named after the task
+        """Open the part of one task."""
+        return Packed(schema)
+
+
+class Packed:
+    """Records as Arrow streams, one for each piece."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self.written: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+    def write(self, rows: pa.RecordBatch) -> list[bytes]:
+        """Pack some rows."""
+        return [self._pack(piece) for piece in pieces(rows)]
+
+    def _pack(self, rows: pa.RecordBatch) -> bytes:
+        buffer = pa.BufferOutputStream()
+        with pa.ipc.new_stream(buffer, self._schema) as writer:
+            writer.write_batch(rows)
+        return bytes(buffer.getvalue())
+
+
+def unpacked(arrays: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
+    """Yield the records of arrays of binary, as `Packed` has made them."""
+    for array in arrays:
+        for value in array:
+            yield from pa.ipc.open_stream(value.as_buffer())
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTarget:
+    """A target of `judge_and_write`: accepted records as they came."""
+
+    parts: RecordParts
+
+    is_typed: ClassVar[bool] = False
+
+    def open(self, task: str) -> RecordTargetPart:
+        """Open the part of one attempt of one task."""
+        return RecordTargetPart(self.parts.open(task, RECORDS))
+
+
+class RecordTargetPart:
+    """The accepted records of one attempt of one task."""
+
+    def __init__(self, part: RecordPart) -> None:
+        self._part = part
+        self.written = part.written
+
+    def __enter__(self) -> Self:
+        self._part.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._part.__exit__(*error)  # type: ignore[arg-type] # the three of any context manager
+
+    def write(
+        self,
+        columns: pa.StructArray | None,  # noqa: ARG002 - bytes are kept, not columns
+        batch: pa.RecordBatch,
+        is_written: pa.Array | None,
+    ) -> list[bytes]:
+        """Keep the records of a batch of the columns of INPUT; those that `is_written` names, if not all."""
+        return self._part.write(as_records(batch if is_written is None else batch.filter(is_written)))
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledRecords:
+    """Records in files that the driver sees."""
+
+    files: tuple[str, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the files where they lie. Raise Unavailable for one that is gone: the batch is judged again then."""
+        for file in self.files:
+            try:
+                source = pa.memory_map(file)
+            except OSError as error:
+                raise Unavailable(f"{file}: {error.strerror or 'it cannot be read'}") from error
+            with source:
+                yield from pa.ipc.open_stream(source)
+
+    def partitions(self) -> set[int]:
+        """Return the source partitions that have records here."""
+        return {each for rows in self.batches() for each in pc.unique(rows.column("partition")).to_pylist()}
+
+    def release(self) -> None:
+        """Delete the files."""
+        for file in self.files:
+            Path(file).unlink(missing_ok=True)

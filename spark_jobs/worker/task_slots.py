@@ -1,0 +1,130 @@
+"""Accepted records that tasks write, each in a transaction of a producer of its own.
+
+The tasks that judge a batch pack what they accept, and Spark keeps that until the whole batch is decided; then tasks
+write it. A slot is a transactional.id, and the task of partition i takes slot i + 1 (0 is the driver's). Its producer is kept
+in the worker that has used it; where a task comes to another worker, that one fences the slot and takes it over. A
+zombie's task may do so too, long after another instance has fenced its slots: so whoever has fenced looks at the
+ledger before the first record. If it did so before the claim, the claim's owner has fenced it since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from contracts.errors import Fenced
+from contracts.stream.evidence import headers_of, read_provenance
+from contracts.stream.kafka_connection import KafkaConnection
+from contracts.stream.ledger import Position, Vector
+from spark_jobs.crashes import crashes_without_values
+from spark_jobs.kafka.kafka_ledger import read_ledger, transactional_id
+from spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from spark_jobs.kafka.topics import Topics
+from spark_jobs.worker.record_spool import unpacked
+from spark_jobs.worker.records import AcceptedRecords, Destination
+
+WRITTEN: Final = pa.schema([("records", pa.int64())])
+WRITTEN_DDL: Final = "records bigint"
+"""What a task returns that has written: one row, the number of its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTarget:
+    """Where the tasks of one batch write accepted records to; travels to the workers.
+
+    `turn` counts the batches of this instance that tasks have written, and `turns` says for each task in which of them its
+    slot was used last: the worker that remembers the same has its producer. `since` is an end of the topic before the batch.
+    The broker aborts a transaction that is open for `timeout_seconds`.
+    """
+
+    to: Destination
+    kafka: KafkaConnection
+    turn: int
+    turns: tuple[int, ...]
+    since: Vector
+    timeout_seconds: int = 60
+
+
+def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Make the function for `mapInArrow` that writes packed records, a binary column, and gives batches of WRITTEN.
+
+    Raises Fenced or Unavailable.
+    """
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with crashes_without_values():
+            slot = _take(target)
+            accepted = AcceptedRecords(target.to)
+            records = 0
+            with slot.producer.transaction() as send:
+                for rows in unpacked(batch.column(0) for batch in batches):
+                    records += send(accepted.of(slot.without_written(rows)))
+            slot.keep(target.turn)
+            yield pa.RecordBatch.from_pydict({"records": [records]}, WRITTEN)
+
+    return work
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A slot that this worker has; `written` is what an earlier attempt of its task has written for good."""
+
+    id: str
+    epoch: int
+    producer: TransactionalProducer
+    turn: int = 0
+    written: frozenset[Position] = frozenset()
+
+    def without_written(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what is there."""
+        if not self.written:
+            return rows
+        places = zip(rows.column("partition").to_pylist(), rows.column("offset").to_pylist(), strict=True)
+        return rows.filter(pa.array([place not in self.written for place in places], pa.bool_()))
+
+    def keep(self, turn: int) -> None:
+        """Keep the producer for a later batch. After an error it is not kept: whoever fences the slot aborts what is open."""
+        self.turn, self.written = turn, frozenset()
+        _kept[self.id] = self
+
+
+_kept: Final[dict[str, _Slot]] = {}
+"""The slots of this worker, by transactional.id."""
+
+
+def _take(target: SlotTarget) -> _Slot:
+    """Take the slot of this task. Raises Fenced when the ledger is no longer ours."""
+    task = TaskContext.get()
+    assert task is not None  # noqa: S101 - workers run within a task
+    ledger, index = target.to.ledger, task.partitionId()
+    # No shuffle comes before it, so the stage is attempted once, and its tasks alone may be again.
+    is_retry = task.attemptNumber() > 0
+    name = transactional_id(ledger.name, index + 1)
+    kept = _kept.pop(name, None)
+    if kept and not is_retry and (kept.epoch, kept.turn) == (ledger.epoch, target.turns[index]):
+        return kept
+    producer = TransactionalProducer(target.kafka, name, target.timeout_seconds)
+    producer.fence()
+    found = read_ledger(target.kafka, ledger.name)
+    # Claims count on from an adoption with a gap; still, an epoch of before it may come again.
+    if found is None or (found.epoch, found.adopted) != (ledger.epoch, ledger.adopted):
+        raise Fenced(f"{ledger.name}: another instance of this stream holds the ledger now")
+    return _Slot(name, ledger.epoch, producer, written=_already_written(target) if is_retry else frozenset())
+
+
+def _already_written(target: SlotTarget) -> frozenset[Position]:
+    """Look what an earlier attempt of the task has committed: it was lost after that."""
+    topic, ledger = target.to.topic.name, target.to.ledger
+    end = Topics(target.kafka).latest(topic)
+    found = (
+        read_provenance(headers_of(each)) for each in read_committed(target.kafka, topic, target.since, end)
+    )
+    return frozenset(
+        (each.source.partition, each.source.offset)
+        for each in found
+        if each is not None and each.ledger == ledger.name and each.source.topic == ledger.topic
+    )
