@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
-PACKAGES := contracts gateway spark_jobs schemas benchmarks tests
+PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests
 
 .PHONY: help setup demo test test-full check fuzz chaos bench bench-smoke generate lock clean
 
@@ -33,7 +33,7 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 	$(BIN)/ruff check $(PACKAGES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BIN)/python -m contracts.document.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
+	@$(BIN)/python -m tidegate.contracts.document.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
 
 fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
@@ -48,7 +48,7 @@ bench-smoke: setup ## The same on little data: shows that they work, measures no
 	$(BIN)/python -m benchmarks.run --smoke --out $(or $(OUT),/dev/null)
 
 generate: $(ENVIRONMENT) ## Write the generated files anew
-	$(BIN)/python -m contracts.document.metaschema > $(META).new && mv $(META).new $(META)
+	$(BIN)/python -m tidegate.contracts.document.metaschema > $(META).new && mv $(META).new $(META)
 
 lock: $(ENVIRONMENT) ## Resolve the dependencies anew
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml -o requirements.lock

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contracts.document.load import load_contract
-from contracts.document.model import DataContract
-from contracts.document.rule_model import Cel
-from gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
+from tidegate.contracts.document.load import load_contract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.gateway.embedded.demo.admissions import CONTRACT_FILE, admissions_stream
 
 ROW_GROUP: Final = 100_000
 REFUSED: Final = 100

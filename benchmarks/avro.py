@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, interleaved_seconds, run_on_records
-from contracts.document.model import AvroSchema, DataContract
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 VERSIONS: Final = 1_000
 BATCH: Final = 20_000

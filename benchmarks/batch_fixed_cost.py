@@ -18,14 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the field's name for it
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from contracts.judge.plan import compile_plan
-from contracts.verdict import Disposition
-from spark_jobs.worker.judge import disposition_of, judge_column
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.judge import disposition_of, judge_column
 
 WAYS = {
     "stock": {"spark.python.daemon.module": "pyspark.daemon"},
     "ours": {
-        "spark.python.daemon.module": "spark_jobs.worker.daemon",
+        "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
         "spark.python.unix.domain.socket.enabled": "true",
     },
 }

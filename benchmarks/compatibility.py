@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from contracts.compatibility.compare import compare
-from contracts.document.model import DataContract
-from contracts.inclusion.answer import Outcome
-from contracts.inclusion.json_schema import includes
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.json_schema import includes
 
 Schema = dict[str, Any]
 Change = Callable[[Schema], Schema]
@@ -230,7 +230,7 @@ def checked_folder(contracts: int) -> float:
             versions = {"old": ("1.0.0", old), "new": ("1.1.0", changes[number % len(changes)][0])}
             for side, (version, definition) in versions.items():
                 write(folder / side / f"c{number}", f"c{number}", version, definition)
-        command = [sys.executable, "-c", "from gateway.cli.main import main; main()", "check", "new"]
+        command = [sys.executable, "-c", "from tidegate.gateway.cli.main import main; main()", "check", "new"]
         start = time.perf_counter()
         ran = subprocess.run(
             [*command, "--against", "old", "--format", "json"],

@@ -1,6 +1,6 @@
 """Measure what ten expectations add to a batch: judged, written to Parquet files and decided, with and without them.
 
-The pass is the job's own (`spark_jobs.worker.data_files`), and so is what the driver makes of its notes. Reading from Kafka,
+The pass is the job's own (`tidegate.spark_jobs.worker.data_files`), and so is what the driver makes of its notes. Reading from Kafka,
 the quarantine and the commit are left out of both, so that the share of the expectations is larger here than in a job.
 """
 
@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session
-from contracts.document.model import Expectation
-from contracts.expectations.result import Finding
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from spark_jobs.worker.data_files import INPUT, RESULT_DDL, FileTarget, judge_and_write
-from spark_jobs.worker.noting import read_noted
-from spark_jobs.worker.record_spool import Packing
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.spark_jobs.worker.data_files import INPUT, RESULT_DDL, FileTarget, judge_and_write
+from tidegate.spark_jobs.worker.noting import read_noted
+from tidegate.spark_jobs.worker.record_spool import Packing
 
 RECORDS: Final = 100_000
 TASKS: Final = 4

@@ -5,7 +5,7 @@
 * judge: as the job judges, in `mapInArrow`: exact, and what comes back of it are the refused records with their evidence
 * typed in the worker: the same, with the typed columns of the table made where the job writes them, in the worker
 * typed: the same, with the typed columns crossing back to the JVM, as when rows go to another sink of Spark
-* column: `spark_jobs.worker.judge.judge_column`, a verdict beside each record
+* column: `tidegate.spark_jobs.worker.judge.judge_column`, a verdict beside each record
 * from_json: Spark's own parser and predicates over the columns. Not exact: it takes "42" for 42
 * python UDF: a row-at-a-time UDF with the `jsonschema` package and the same rules
 
@@ -34,10 +34,10 @@ from benchmarks.admissions_data import write_parquet
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.rules import RULES, plan_of
 from benchmarks.spark_session import benchmark_session
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.evidence import decode_violations, encode_violations
-from contracts.verdict import Disposition
-from spark_jobs.worker.judge import column_types, disposition_of, judge_column
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.evidence import decode_violations, encode_violations
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.judge import column_types, disposition_of, judge_column
 
 JSON_TYPE = (
     "patient_id string, hospital_id string, age int, sex string, admission_date date, "

@@ -14,8 +14,8 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.admissions_data import contract, values
-from contracts.formats.json_records import decode_json, may_change_numbers
-from contracts.judge.plan import compile_plan
+from tidegate.contracts.formats.json_records import decode_json, may_change_numbers
+from tidegate.contracts.judge.plan import compile_plan
 
 RECORDS = 50_000
 BATCH = 20_000

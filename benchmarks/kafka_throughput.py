@@ -21,23 +21,23 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.document.model import DataContract, JsonSchema
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.report import BatchReport
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.demo.feed import send
-from gateway.embedded.demo.stream import PARTITIONS, RECORDS, DemoStream
-from gateway.embedded.jars import ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
-from spark_jobs.job.stream import Job, StreamAttempt
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import ignore_steps
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.demo.feed import send
+from tidegate.gateway.embedded.demo.stream import PARTITIONS, RECORDS, DemoStream
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import ignore_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 TOPIC = "bench.admissions"
 COPY = "bench.copy"

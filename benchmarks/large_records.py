@@ -17,8 +17,8 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.figures import Figure, interleaved_seconds, run_on_records
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 RECORD_BYTES: Final = 20_000
 ASKED_MEGABYTES: Final = 100.0

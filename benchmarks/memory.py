@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from benchmarks.admissions_data import values
 from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.rules import BATCH, RULES, plan_of
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition
 
 RECORDS: Final = 50_000_000
 PARTS: Final = 25

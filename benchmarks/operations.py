@@ -31,10 +31,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
 
 TOPIC: Final = "bench.admissions"
 RATE: Final = 1_000
@@ -122,7 +122,7 @@ class Line:
     @contextmanager
     def job(self) -> Iterator[Job]:
         """Run a job; it is killed at the end, if it still runs."""
-        command = [sys.executable, "-m", "gateway.cli.main", "enforce", self._stream]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "enforce", self._stream]
         process = subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, text=True)
         job = Job(process)
         reader = threading.Thread(target=job.read)
@@ -201,7 +201,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 @contextmanager
 def registry(folder: Path) -> Iterator[str]:
     """Serve a registry; returns its address."""
-    command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "serve", "--port", "0"]
     command += ["--database-url", f"sqlite:///{folder}/registry.db"]
     with (folder / "registry.log").open("w") as log:
         process = subprocess.Popen(command, stderr=log)

@@ -22,28 +22,28 @@ from benchmarks.admissions_data import contract
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.kafka_throughput import TOPIC, fill
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.judge.plan import compile_plan
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import decide
-from contracts.stream.ledger import Ledger, Vector
-from contracts.stream.output_topics import quarantine_topic
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.demo.stream import PARTITIONS
-from gateway.embedded.jars import ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
-from spark_jobs.kafka.dropped import DroppedTopic
-from spark_jobs.kafka.topics import Topic, Topics
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from spark_jobs.sinks.sink import MicroBatch, StreamStart
-from spark_jobs.sinks.staged import JudgedFiles, StagedSink
-from spark_jobs.steps import Stopwatch, ignore_steps
-from spark_jobs.worker.records import Destination, refused_records
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import decide
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.demo.stream import PARTITIONS
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.sink import MicroBatch, StreamStart
+from tidegate.spark_jobs.sinks.staged import JudgedFiles, StagedSink
+from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
+from tidegate.spark_jobs.worker.records import Destination, refused_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 LARGE: Final = 100_000
 SMALL: Final = 1_000

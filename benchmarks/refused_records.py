@@ -24,20 +24,20 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.kafka_throughput import FixedContract, Told
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
-from spark_jobs.job.stream import Job, StreamAttempt
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import ignore_steps
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import ignore_steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 RECORD_BYTES: Final = 5_000
 PARTITIONS: Final = 4

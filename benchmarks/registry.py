@@ -29,13 +29,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.figures import Figure, benchmark_parser, report_figures
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.registry.schema_content import SchemaContent
-from gateway.registry.schemas.parsing import parse_schema
-from gateway.settings import GatewaySettings
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import SubjectVersion
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.registry.schema_content import SchemaContent
+from tidegate.gateway.registry.schemas.parsing import parse_schema
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import SubjectVersion
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 BY_ID = "/schemas/ids/1?subject=s1"

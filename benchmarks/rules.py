@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, interleaved_seconds, run_on_records
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.verdict import Disposition
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.verdict import Disposition
 
 BATCH: Final = 20_000
 """Spark's records in an Arrow batch."""

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.embedded.jars import ensure_jars
-from spark_jobs.session import build_session
-from spark_jobs.settings import JobSettings
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import JobSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,17 +25,17 @@ import pyarrow.parquet as pq
 from benchmarks.admissions_data import contract
 from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
-from contracts.judge.plan import compile_plan
-from contracts.stream.ledger import Ledger
-from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
-from spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED
-from spark_jobs.sinks.iceberg_table import BRANCH, MAIN, LedgerTable, table_name
-from spark_jobs.sinks.upkeep import Upkeep
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.iceberg_expiry import SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED
+from tidegate.spark_jobs.sinks.iceberg_table import BRANCH, MAIN, LedgerTable, table_name
+from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from contracts.stream.report import TableSize
+    from tidegate.contracts.stream.report import TableSize
 
 SNAPSHOTS: Final = 130_000
 COMMITS: Final = 2_000

@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from contracts.address_secrets import masked
-from contracts.errors import TidegateError
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.errors import TidegateError
 
 
 def described(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """Every error that Tidegate raises on purpose.
 
-A refusal is a value (`contracts.verdict.Violation`), a mistake is an error, an outage is neither::
+A refusal is a value (`tidegate.contracts.verdict.Violation`), a mistake is an error, an outage is neither::
 
     TidegateError
     ├── ContractError      an author's mistake in a contract document, located

@@ -7,7 +7,7 @@ import threading
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 
 _TIMEOUT_SECONDS = 1.0
 

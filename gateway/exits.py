@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from contracts.errors import (
+from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
     Fenced,

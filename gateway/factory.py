@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from contracts.judge.plan import EnforcementPlan
-from gateway.access.authentication import Authenticator
-from gateway.access.check_turns import CheckTurns
-from gateway.access.key_administration import KeyCabinet
-from gateway.access.limits import RateLimit
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.alerts.alert import AlertWriter
-from gateway.alerts.sending import AlertSender
-from gateway.alerts.targets import targets_of
-from gateway.audit.log import AuditLog
-from gateway.broker import BrokerProbe
-from gateway.clock import now
-from gateway.registry.approvals import Approvals
-from gateway.registry.associations import Associations
-from gateway.registry.consumers import ConsumerBook
-from gateway.registry.judging import Judging, PlanCache
-from gateway.registry.lifecycle import ContractLifecycle
-from gateway.registry.publication import Registry
-from gateway.registry.registration import SchemaRegistration
-from gateway.registry.subject_contracts import adopt_contracts
-from gateway.registry.subject_deletion import SubjectDeletion
-from gateway.registry.subject_reading import SubjectReader
-from gateway.registry.subject_settings import SubjectSettings
-from gateway.settings import GatewaySettings
-from gateway.storage.access import StoredKey
-from gateway.storage.database import Database
-from gateway.storage.readiness import HealthCheck
-from gateway.storage.sql import ContractVersion
-from gateway.streams.adoptions import Adoptions
-from gateway.streams.controls import StreamControls
-from gateway.streams.expectations import ExpectationReader
-from gateway.streams.metrics import StreamMetrics
-from gateway.streams.quarantine import QuarantineReader
-from gateway.streams.reconciliations import Reconciliations
-from gateway.streams.reports import ReportBook, StreamReader
-from gateway.streams.reveals import Reveals
-from gateway.streams.shadows import Shadows
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.gateway.access.authentication import Authenticator
+from tidegate.gateway.access.check_turns import CheckTurns
+from tidegate.gateway.access.key_administration import KeyCabinet
+from tidegate.gateway.access.limits import RateLimit
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.alerts.alert import AlertWriter
+from tidegate.gateway.alerts.sending import AlertSender
+from tidegate.gateway.alerts.targets import targets_of
+from tidegate.gateway.audit.log import AuditLog
+from tidegate.gateway.broker import BrokerProbe
+from tidegate.gateway.clock import now
+from tidegate.gateway.registry.approvals import Approvals
+from tidegate.gateway.registry.associations import Associations
+from tidegate.gateway.registry.consumers import ConsumerBook
+from tidegate.gateway.registry.judging import Judging, PlanCache
+from tidegate.gateway.registry.lifecycle import ContractLifecycle
+from tidegate.gateway.registry.publication import Registry
+from tidegate.gateway.registry.registration import SchemaRegistration
+from tidegate.gateway.registry.subject_contracts import adopt_contracts
+from tidegate.gateway.registry.subject_deletion import SubjectDeletion
+from tidegate.gateway.registry.subject_reading import SubjectReader
+from tidegate.gateway.registry.subject_settings import SubjectSettings
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.storage.access import StoredKey
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.readiness import HealthCheck
+from tidegate.gateway.storage.sql import ContractVersion
+from tidegate.gateway.streams.adoptions import Adoptions
+from tidegate.gateway.streams.controls import StreamControls
+from tidegate.gateway.streams.expectations import ExpectationReader
+from tidegate.gateway.streams.metrics import StreamMetrics
+from tidegate.gateway.streams.quarantine import QuarantineReader
+from tidegate.gateway.streams.reconciliations import Reconciliations
+from tidegate.gateway.streams.reports import ReportBook, StreamReader
+from tidegate.gateway.streams.reveals import Reveals
+from tidegate.gateway.streams.shadows import Shadows
 
 
 class Factory:

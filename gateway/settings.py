@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
-from gateway.access.settings import AccessSettings
-from gateway.alerts.settings import AlertSettings
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.gateway.access.settings import AccessSettings
+from tidegate.gateway.alerts.settings import AlertSettings
 
 
 class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):

@@ -10,9 +10,9 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError as UnreadableSource
 
-from contracts.errors import SettingsError
-from contracts.stream.reconciliation import Answer
-from spark_jobs.settings import JobSettings, ReconcileSettings, SinkSettings
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.spark_jobs.settings import JobSettings, ReconcileSettings, SinkSettings
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
 """Those of the gateway's table of exit codes."""
@@ -95,7 +95,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     }
     settings = read_settings({name: value for name, value in given.items() if value is not None}, JobSettings)
 
-    from spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.enforce import enforce_contracts  # noqa: PLC0415 - loads Spark
 
     received = enforce_contracts(settings, tuple(dict.fromkeys(contracts)), ready_file)
     if received == signal.SIGINT:
@@ -137,9 +137,9 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
         {name: value for name, value in given.items() if value is not None}, ReconcileSettings
     )
 
-    from spark_jobs.contract_source import find_plan  # noqa: PLC0415 - compiles contracts
-    from spark_jobs.reconcile.compare import reconcile_stream  # noqa: PLC0415 - loads Spark
-    from spark_jobs.reconcile.report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
+    from tidegate.spark_jobs.contract_source import find_plan  # noqa: PLC0415 - compiles contracts
+    from tidegate.spark_jobs.reconcile.compare import reconcile_stream  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.reconcile.report import as_findings, as_text, json_text  # noqa: PLC0415 - the same
 
     found = reconcile_stream(settings, stream, lambda: find_plan(settings, stream))
     findings = as_findings(found, limit)

@@ -12,13 +12,13 @@ import httpx
 import structlog
 from pydantic import SecretStr
 
-from contracts.document.load import parse_contract
-from contracts.errors import NotFoundError, SettingsError, Unavailable
-from contracts.formats.subject_schemas import SubjectSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.privacy.masks import require_key
-from contracts.privacy.tokens import MaskKey
-from spark_jobs.settings import ReconcileSettings, RegistrySettings
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()
 

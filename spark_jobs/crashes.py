@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from contracts.crash import described
-from contracts.errors import TidegateError
+from tidegate.contracts.crash import described
+from tidegate.contracts.errors import TidegateError
 
 
 class WorkerCrash(Exception):  # noqa: N818 - what Spark shows, and what people look for

@@ -12,16 +12,16 @@ import httpx
 import structlog
 from py4j.protocol import Py4JError
 
-from contracts.address_secrets import mask_event
-from contracts.crash import crash_told
-from spark_jobs.contract_source import registry_auth
-from spark_jobs.job.reports import RegistryReporter
-from spark_jobs.job.stream import Job
-from spark_jobs.job.supervisor import run_streams
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.session import build_session
-from spark_jobs.settings import JobSettings
-from spark_jobs.steps import StepObserver, ignore_steps
+from tidegate.contracts.address_secrets import mask_event
+from tidegate.contracts.crash import crash_told
+from tidegate.spark_jobs.contract_source import registry_auth
+from tidegate.spark_jobs.job.reports import RegistryReporter
+from tidegate.spark_jobs.job.stream import Job
+from tidegate.spark_jobs.job.supervisor import run_streams
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 
 
 def enforce_contracts(

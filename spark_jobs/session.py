@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_plus
 from uuid import uuid4
 
-from contracts.address_secrets import holds_secret
-from contracts.errors import SettingsError
+from tidegate.contracts.address_secrets import holds_secret
+from tidegate.contracts.errors import SettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.settings import SinkSettings
+    from tidegate.spark_jobs.settings import SinkSettings
 
 CATALOG = "lake"
-"""Name of the Iceberg catalog; PyIceberg opens it under the same name (`spark_jobs.sinks.catalogs`)."""
+"""Name of the Iceberg catalog; PyIceberg opens it under the same name (`tidegate.spark_jobs.sinks.catalogs`)."""
 
 _SECRET: Final = re.compile(
     r"secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key", re.IGNORECASE
@@ -94,7 +94,7 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         "spark.driver.memory": settings.spark_driver_memory,
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
         "spark.driver.extraJavaOptions": "-Xss8m",
-        "spark.python.daemon.module": "spark_jobs.worker.daemon",
+        "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
         # A third less for each task than over TCP, where a small message waits for the answer to the one before; and
         # only this user can open them.
         "spark.python.unix.domain.socket.enabled": "true",

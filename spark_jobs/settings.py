@@ -10,8 +10,8 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from contracts.stream.bounds import MOST_OFFSETS
-from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.contracts.stream.bounds import MOST_OFFSETS
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
 
 _TABLE_SECONDS = 5.0
 _TOPIC_SECONDS = 0.5

@@ -16,14 +16,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import Jars, ensure_jars
-from gateway.embedded.java import Java, find_java
-from gateway.embedded.processes import RunDirectory
-from gateway.storage.database import Database
-from spark_jobs.session import build_session
-from spark_jobs.settings import JobSettings
 from tests.postgresql import Postgresql
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import Jars, ensure_jars
+from tidegate.gateway.embedded.java import Java, find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.storage.database import Database
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import JobSettings
 
 # Half the start-up time; throughput is no test's business.
 QUICK_JAVA = ("-Xms64m", "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

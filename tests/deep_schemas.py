@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from contracts.document.load import parse_contract
-from contracts.document.model import DataContract
 from tests.steps import fresh
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.model import DataContract
 
 LEVELS = 40
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 
 def contract_with(

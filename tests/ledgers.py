@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.ledger import Ledger
 
 LEDGER = Ledger(
     name="s@iceberg:1",

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gateway.storage.database import Database
+from tidegate.gateway.storage.database import Database
 
 _BINARIES = Path("/usr/lib/postgresql")
 _TEMPLATE = "tidegate_template"

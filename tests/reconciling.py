@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from contracts.stream import fates
-from contracts.stream.ledger import Ledger, Position
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream import fates
+from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 
 def reconcile(  # noqa: PLR0913, PLR0917 - all that `fates.reconcile` looks at, flat

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError
 
 ROOT = str(Path(__file__).parents[1])
 OURS = (f"{ROOT}/contracts/", f"{ROOT}/gateway/")

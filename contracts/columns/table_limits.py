@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.columns.typed import TypedColumn
-from contracts.document.fields import join
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.columns.typed import TypedColumn
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 
 class Unfit(NamedTuple):

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from contracts.document.diagnosis import suggest
-from contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
-from contracts.document.model import Column, DataContract, Mask
-from contracts.errors import ContractError, Problem
-from contracts.formats import column_values as to
-from contracts.privacy.masks import Masks, masks_of
-from contracts.rules.compiled import Path, item_at, read
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
+from tidegate.contracts.document.model import Column, DataContract, Mask
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.formats import column_values as to
+from tidegate.contracts.privacy.masks import Masks, masks_of
+from tidegate.contracts.rules.compiled import Path, item_at, read
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 TYPES: Final = (
     "boolean", "int", "long", "float", "double", "decimal(p,s)", "string", "binary", "date", "timestamp",

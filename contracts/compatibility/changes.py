@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 
 _MAX_SHOWN: Final = 60
 

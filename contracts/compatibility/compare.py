@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Final
 
-from contracts.compatibility.changes import Change
-from contracts.compatibility.consumers import compare_consumers, registered, touched
-from contracts.compatibility.declarations import compare_declarations
-from contracts.compatibility.expectations import compare_expectations
-from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.levels import directions_of
-from contracts.compatibility.rules import compare_rules
-from contracts.compatibility.schemas import altered_fields, compare_schemas
-from contracts.compatibility.tables import compare_columns
-from contracts.compatibility.texts import bounded_searches
-from contracts.compatibility.versions import suggested_version
-from contracts.document.fields import tokens
-from contracts.document.model import Compatibility, Consumer, DataContract
-from contracts.rules.reference_sets import with_reference_sets
+from tidegate.contracts.compatibility.changes import Change
+from tidegate.contracts.compatibility.consumers import compare_consumers, registered, touched
+from tidegate.contracts.compatibility.declarations import compare_declarations
+from tidegate.contracts.compatibility.expectations import compare_expectations
+from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.levels import directions_of
+from tidegate.contracts.compatibility.rules import compare_rules
+from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
+from tidegate.contracts.compatibility.tables import compare_columns
+from tidegate.contracts.compatibility.texts import bounded_searches
+from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
+from tidegate.contracts.rules.reference_sets import with_reference_sets
 
 _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}
 _UNTOUCHED: Final = "; it touches no registered consumer"

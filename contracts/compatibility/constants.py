@@ -11,11 +11,11 @@ from itertools import permutations
 from math import isfinite
 from typing import Any, Final
 
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.texts import first_text
-from contracts.document.fields import FieldType, join, tokens
-from contracts.document.model import JsonSchema
-from contracts.document.rule_model import (
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.texts import first_text
+from tidegate.contracts.document.fields import FieldType, join, tokens
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.document.rule_model import (
     Cel,
     Forbidden,
     Freshness,
@@ -26,10 +26,10 @@ from contracts.document.rule_model import (
     RequiredWhen,
     Rule,
 )
-from contracts.document.times import instant_key
-from contracts.inclusion.json_schema.prover import Budget
-from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.values import Order, native, number_of, order_of_times
+from tidegate.contracts.document.times import instant_key
+from tidegate.contracts.inclusion.json_schema.prover import Budget
+from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.values import Order, native, number_of, order_of_times
 
 MISSING: Final = object()
 """Stands for a field that is not there."""

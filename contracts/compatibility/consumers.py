@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator
 from typing import Any, Final
 
-from contracts.compatibility.changes import Change
-from contracts.compatibility.finding import Comparison, Direction, FindingSeverity
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.pointers import overlap
-from contracts.compatibility.rule_schemas import STEPS, with_rules
-from contracts.compatibility.versions import major
-from contracts.document.model import Consumer, DataContract, JsonSchema
-from contracts.errors import ContractError
-from contracts.inclusion import json_schema
-from contracts.inclusion.answer import Difference, Inclusion, Outcome
-from contracts.inclusion.avro.json_form import json_schema_of
+from tidegate.contracts.compatibility.changes import Change
+from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
+from tidegate.contracts.compatibility.versions import major
+from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion import json_schema
+from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
+from tidegate.contracts.inclusion.avro.json_form import json_schema_of
 
 CODES: Final = {
     "consumer.added": "a consumer is registered",

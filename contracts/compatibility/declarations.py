@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from contracts.compatibility.changes import BOTH, Change, shown, was_and_is
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.levels import directions_of, is_transitive
-from contracts.document.fields import join
-from contracts.document.model import Compatibility, DataContract, Status
-from contracts.document.terms import OnViolation
-from contracts.inclusion.answer import Outcome
+from tidegate.contracts.compatibility.changes import BOTH, Change, shown, was_and_is
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.levels import directions_of, is_transitive
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.model import Compatibility, DataContract, Status
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.inclusion.answer import Outcome
 
 CODES: Final = {
     "contract.id-changed": "the contracts have different ids",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contracts.document.model import DataContract
-from contracts.document.rule_model import Rule
-from contracts.document.terms import OnViolation
-from contracts.verdict import Severity
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.verdict import Severity
 
 
 def effect(rule: Rule, contract: DataContract) -> OnViolation | None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from contracts.compatibility.changes import Change, was_and_is
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.document.model import DataContract, Expectation
-from contracts.document.terms import OnViolation
-from contracts.inclusion.answer import Outcome
-from contracts.inclusion.intervals import Intervals
-from contracts.verdict import Severity
+from tidegate.contracts.compatibility.changes import Change, was_and_is
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.document.model import DataContract, Expectation
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.intervals import Intervals
+from tidegate.contracts.verdict import Severity
 
 CODES: Final = {
     "expectation.added": "an expectation that keeps batches from being written is new, or did not keep them before",

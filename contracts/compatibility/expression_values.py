@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
 
-from contracts.document.times import NANOSECONDS
-from contracts.rules.cel_syntax import Call, Const, Node
-from contracts.rules.cel_times import moment_of, span_of
+from tidegate.contracts.document.times import NANOSECONDS
+from tidegate.contracts.rules.cel_syntax import Call, Const, Node
+from tidegate.contracts.rules.cel_times import moment_of, span_of
 
 _EXACT: Final = 2**53
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

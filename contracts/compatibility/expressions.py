@@ -16,14 +16,14 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from contracts.compatibility.expression_values import Constant, Value, constant_of, values_between
-from contracts.document.rule_model import Cel
-from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
-from contracts.rules.cel import Outcome, outcome_of, roots_of, tree_of
-from contracts.rules.cel_paths import Roots
-from contracts.rules.cel_syntax import Call, Fold, Items, Node, Select
-from contracts.rules.cel_syntax import Const as Literal
-from contracts.rules.places import Path
+from tidegate.contracts.compatibility.expression_values import Constant, Value, constant_of, values_between
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
+from tidegate.contracts.rules.cel import Outcome, outcome_of, roots_of, tree_of
+from tidegate.contracts.rules.cel_paths import Roots
+from tidegate.contracts.rules.cel_syntax import Call, Fold, Items, Node, Select
+from tidegate.contracts.rules.cel_syntax import Const as Literal
+from tidegate.contracts.rules.places import Path
 
 MAX_CHOICES: Final = 4_000
 """Most choices of answers that a proof goes through; a fifth of a second."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 
 
 class FindingSeverity(StrEnum):

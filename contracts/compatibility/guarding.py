@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.rule_schemas import dialect_of
-from contracts.document.fields import tokens
-from contracts.document.model import JsonSchema
-from contracts.document.rule_model import Rule
-from contracts.formats.json_records import decode_exactly
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.answer import Counterexample, Difference
-from contracts.inclusion.json_schema.values import text_of
-from contracts.rules.places import Path
-from contracts.verdict import Violation
+from tidegate.contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.rule_schemas import dialect_of
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.answer import Counterexample, Difference
+from tidegate.contracts.inclusion.json_schema.values import text_of
+from tidegate.contracts.rules.places import Path
+from tidegate.contracts.verdict import Violation
 
 _MAX_TRIED: Final = 40
 _MAX_MENDED: Final = 20

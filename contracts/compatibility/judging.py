@@ -15,27 +15,27 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from contracts.compatibility.samples import listed, sample
-from contracts.document.fields import SchemaFields, join
-from contracts.document.model import AvroSchema, Column, DataContract, JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.avro import AvroFormat
-from contracts.formats.avro_types import AvroType, TooDeepError, parse
-from contracts.formats.json_fields import JsonFields
-from contracts.formats.json_records import decode_exactly
-from contracts.inclusion import json_schema
-from contracts.inclusion.answer import Counterexample
-from contracts.inclusion.avro.data import Sizes, encode, json_text, read
-from contracts.inclusion.avro.documents import schema_of
-from contracts.inclusion.avro.places import Filling
-from contracts.inclusion.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
-from contracts.inclusion.json_schema.formula import Formula
-from contracts.inclusion.json_schema.nodes import Interner, Side
-from contracts.inclusion.json_schema.values import text_of
-from contracts.inclusion.json_schema.work import Work
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.rules.compiled import Path
-from contracts.verdict import Disposition, Stage, Violation
+from tidegate.contracts.compatibility.samples import listed, sample
+from tidegate.contracts.document.fields import SchemaFields, join
+from tidegate.contracts.document.model import AvroSchema, Column, DataContract, JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.avro_types import AvroType, TooDeepError, parse
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.inclusion import json_schema
+from tidegate.contracts.inclusion.answer import Counterexample
+from tidegate.contracts.inclusion.avro.data import Sizes, encode, json_text, read
+from tidegate.contracts.inclusion.avro.documents import schema_of
+from tidegate.contracts.inclusion.avro.places import Filling
+from tidegate.contracts.inclusion.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
+from tidegate.contracts.inclusion.json_schema.formula import Formula
+from tidegate.contracts.inclusion.json_schema.nodes import Interner, Side
+from tidegate.contracts.inclusion.json_schema.values import text_of
+from tidegate.contracts.inclusion.json_schema.work import Work
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.rules.compiled import Path
+from tidegate.contracts.verdict import Disposition, Stage, Violation
 
 _BATCH: Final = 256
 

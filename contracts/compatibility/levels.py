@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.compatibility.finding import Direction
-from contracts.document.model import Compatibility
+from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.document.model import Compatibility
 
 _DIRECTIONS: Final = {
     Compatibility.NONE: frozenset[Direction](),

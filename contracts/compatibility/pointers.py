@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from contracts.document.fields import join, tokens
+from tidegate.contracts.document.fields import join, tokens
 
 
 def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:

@@ -14,9 +14,9 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
-from contracts.compatibility.texts import includes_pattern, matches
-from contracts.document.fields import FieldType, SchemaFields, tokens
-from contracts.document.rule_model import (
+from tidegate.contracts.compatibility.texts import includes_pattern, matches
+from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
+from tidegate.contracts.document.rule_model import (
     Cel,
     Forbidden,
     Freshness,
@@ -27,12 +27,12 @@ from contracts.document.rule_model import (
     RequiredWhen,
     Rule,
 )
-from contracts.document.terms import Scalar
-from contracts.inclusion.intervals import Cut, Intervals
-from contracts.rules.clock import offset_of_now, span_of
-from contracts.rules.places import Path, array_of
-from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
+from tidegate.contracts.document.terms import Scalar
+from tidegate.contracts.inclusion.intervals import Cut, Intervals
+from tidegate.contracts.rules.clock import offset_of_now, span_of
+from tidegate.contracts.rules.places import Path, array_of
+from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
 _UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Finding
-from contracts.document.model import Compatibility, Consumer, DataContract
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Finding
+from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
 
 
 def all_consumers(document: Iterable[Consumer], apart: Iterable[Consumer]) -> tuple[Consumer, ...]:

@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
-from contracts.compatibility.constants import fields_of_rule
-from contracts.compatibility.effects import refuses
-from contracts.compatibility.expression_values import NAN
-from contracts.compatibility.expressions import Member
-from contracts.compatibility.pointers import overlap
-from contracts.compatibility.texts import is_common
-from contracts.document.fields import FieldType, SchemaFields, join, tokens
-from contracts.document.model import DataContract, JsonSchema
-from contracts.document.rule_model import Forbidden, Matches, OneOf, Range, Rule
-from contracts.inclusion import json_schema
-from contracts.inclusion.answer import Outcome
-from contracts.rules.places import EACH, Path
-from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
+from tidegate.contracts.compatibility.constants import fields_of_rule
+from tidegate.contracts.compatibility.effects import refuses
+from tidegate.contracts.compatibility.expression_values import NAN
+from tidegate.contracts.compatibility.expressions import Member
+from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.compatibility.texts import is_common
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.rule_model import Forbidden, Matches, OneOf, Range, Rule
+from tidegate.contracts.inclusion import json_schema
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.rules.places import EACH, Path
+from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000
 """Steps of a proof about one rule or one assumption."""

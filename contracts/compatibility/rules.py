@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from contracts.compatibility.changes import Change, was_and_is
-from contracts.compatibility.constants import fields_of_rule, places_of_rule
-from contracts.compatibility.effects import effect, refuses
-from contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.judging import Judge, Pair
-from contracts.compatibility.pointers import overlap
-from contracts.compatibility.predicates import Predicate, implied, predicate_of
-from contracts.compatibility.rule_schemas import covered_by_schema, member_of
-from contracts.compatibility.separation import Search
-from contracts.document.model import DataContract
-from contracts.document.rule_model import Cel, Rule
-from contracts.inclusion.answer import Outcome
-from contracts.inclusion.json_schema.prover import Budget
-from contracts.rules.places import Path
+from tidegate.contracts.compatibility.changes import Change, was_and_is
+from tidegate.contracts.compatibility.constants import fields_of_rule, places_of_rule
+from tidegate.contracts.compatibility.effects import effect, refuses
+from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.judging import Judge, Pair
+from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
+from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
+from tidegate.contracts.compatibility.separation import Search
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import Cel, Rule
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.json_schema.prover import Budget
+from tidegate.contracts.rules.places import Path
 
 CODES: Final = {
     "rule.added": "a rule is new",

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.document.fields import tokens
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
-from contracts.rules.places import EACH, Path
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.inclusion.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
+from tidegate.contracts.rules.places import EACH, Path
 
 _MAX_DEPTH: Final = 24
 _MAX_STEPS: Final = 20_000

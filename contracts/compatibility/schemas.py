@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from contracts.compatibility.changes import BOTH, Change
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.compatibility.guarding import Examples, Guard
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.rule_schemas import kept_rules, with_schemas
-from contracts.document.model import AvroSchema, DataContract, JsonSchema
-from contracts.inclusion import avro, json_schema
-from contracts.inclusion.answer import Difference, Inclusion, Outcome
+from tidegate.contracts.compatibility.changes import BOTH, Change
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.guarding import Examples, Guard
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.rule_schemas import kept_rules, with_schemas
+from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
+from tidegate.contracts.inclusion import avro, json_schema
+from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 
 CODES: Final = {
     "schema.type-changed": "the schema is of another type: JSON Schema instead of Avro, or the reverse",

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, Final
 
-from contracts.compatibility.constants import MISSING, fields_of_rule, values_at
-from contracts.compatibility.judging import Pair, Refusal
-from contracts.document.fields import tokens
-from contracts.document.rule_model import Rule
-from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
-from contracts.rules.places import EACH, Path
+from tidegate.contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from tidegate.contracts.compatibility.judging import Pair, Refusal
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
+from tidegate.contracts.rules.places import EACH, Path
 
 MAX_RECORDS: Final = 2_000
 """Most records that are judged for one rule."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.columns.typed import compile_columns
-from contracts.compatibility.changes import BOTH, Change
-from contracts.compatibility.finding import Direction
-from contracts.compatibility.judging import Judge
-from contracts.document.fields import join
-from contracts.document.model import DataContract, JsonSchema
-from contracts.errors import ContractError
-from contracts.inclusion.answer import Outcome
+from tidegate.contracts.columns.typed import compile_columns
+from tidegate.contracts.compatibility.changes import BOTH, Change
+from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion.answer import Outcome
 
 CODES: Final = {
     "column.added": "a column is new",

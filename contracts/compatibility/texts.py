@@ -14,7 +14,12 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
+from tidegate.contracts.inclusion.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
 
 MAX_SEARCHES: Final = 200
 """Most searches of one comparison."""

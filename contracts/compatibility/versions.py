@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from contracts.compatibility.finding import Finding, FindingSeverity
+from tidegate.contracts.compatibility.finding import Finding, FindingSeverity
 
 _ANNOTATIONS: Final = frozenset(
     {

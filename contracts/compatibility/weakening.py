@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.compatibility.changes import Change, was_and_is
-from contracts.compatibility.declarations import accepts_more_framings, keeps_level
-from contracts.compatibility.effects import effect
-from contracts.compatibility.expectations import compare_expectations
-from contracts.compatibility.finding import Direction
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.rules import compare_rules, meaning_of
-from contracts.compatibility.schemas import altered_fields, compare_schemas
-from contracts.compatibility.tables import compare_columns
-from contracts.compatibility.texts import bounded_searches
-from contracts.document.fields import join, tokens
-from contracts.document.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
-from contracts.document.rule_model import Rule
-from contracts.document.terms import OnViolation
-from contracts.inclusion.avro.leniency import made_up, strict_reader
-from contracts.privacy.classes import MASKED, classes_of
-from contracts.rules.reference_sets import with_reference_sets
-from contracts.verdict import Severity
+from tidegate.contracts.compatibility.changes import Change, was_and_is
+from tidegate.contracts.compatibility.declarations import accepts_more_framings, keeps_level
+from tidegate.contracts.compatibility.effects import effect
+from tidegate.contracts.compatibility.expectations import compare_expectations
+from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.rules import compare_rules, meaning_of
+from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
+from tidegate.contracts.compatibility.tables import compare_columns
+from tidegate.contracts.compatibility.texts import bounded_searches
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.inclusion.avro.leniency import made_up, strict_reader
+from tidegate.contracts.privacy.classes import MASKED, classes_of
+from tidegate.contracts.rules.reference_sets import with_reference_sets
+from tidegate.contracts.verdict import Severity
 
 HANDLED: Final = frozenset(
     {

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
-from contracts.document.diagnosis import suggest
-from contracts.document.model import DataContract, ReferenceSet
-from contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, RequiredWhen, Rule
-from contracts.document.source import escape
-from contracts.document.times import date_key, instant_key
-from contracts.errors import Problem
-from contracts.verdict import Severity
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.model import DataContract, ReferenceSet
+from tidegate.contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, RequiredWhen, Rule
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.document.times import date_key, instant_key
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.verdict import Severity
 
 _NUMBER_BOUNDS = ("minimum", "exclusive_minimum", "maximum", "exclusive_maximum")
 _TIME_BOUNDS = ("not_before", "after", "not_after", "before")

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from contracts.document import terms
-from contracts.document.model import DataContract
-from contracts.document.source import escape
+from tidegate.contracts.document import terms
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.source import escape
 
 Path = tuple[str | int, ...]
 """Keys and list positions, from the whole document to a part of it."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
-from contracts.document.source import escape
+from tidegate.contracts.document.source import escape
 
 ANY_TYPE = frozenset({"string", "integer", "number", "boolean", "null", "object", "array", "bytes"})
 

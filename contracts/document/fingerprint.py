@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from contracts.document.model import DataContract
+from tidegate.contracts.document.model import DataContract
 
 
 def canonical_bytes(contract: DataContract) -> bytes:

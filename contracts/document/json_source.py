@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from typing import NoReturn
 
-from contracts.document.source import (
+from tidegate.contracts.document.source import (
     MAX_DEPTH,
     Entries,
     Items,

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from contracts.document.consistency import inconsistencies
-from contracts.document.diagnosis import Finding, diagnose
-from contracts.document.json_source import read_json
-from contracts.document.model import SCHEMA_KEY, DataContract
-from contracts.document.source import Place, Source, escape, syntax_error
-from contracts.document.yaml_source import read_yaml
-from contracts.errors import ContractError, Problem
+from tidegate.contracts.document.consistency import inconsistencies
+from tidegate.contracts.document.diagnosis import Finding, diagnose
+from tidegate.contracts.document.json_source import read_json
+from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
+from tidegate.contracts.document.source import Place, Source, escape, syntax_error
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError, Problem
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Largest JSON document or schema."""
@@ -74,7 +74,7 @@ def dump_contract(contract: DataContract) -> bytes:
 
     Fields stand in the order of the model and the schema in the order of its author, because derived columns
     follow it; values left at their default are left out. Two dumps say the same exactly when
-    `contracts.document.fingerprint.fingerprint` is equal.
+    `tidegate.contracts.document.fingerprint.fingerprint` is equal.
     """
     document = contract.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()

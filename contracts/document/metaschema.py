@@ -1,6 +1,6 @@
 """The JSON Schema of contract documents, generated from the model: editors complete and check against it.
 
-`python -m contracts.document.metaschema` writes it to standard output.
+`python -m tidegate.contracts.document.metaschema` writes it to standard output.
 Source: JSON Schema draft 2020-12.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from contracts.document.model import SCHEMA_KEY, DataContract
+from tidegate.contracts.document.model import SCHEMA_KEY, DataContract
 
 
 class _Generator(GenerateJsonSchema):

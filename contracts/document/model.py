@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from contracts.document.rule_model import Rule
-from contracts.document.terms import (
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.document.terms import (
     COLUMN_PATTERN,
     TOPIC_PATTERN,
     Identifier,
@@ -24,7 +24,7 @@ from contracts.document.terms import (
     Scalar,
     SemanticVersion,
 )
-from contracts.verdict import Severity
+from tidegate.contracts.verdict import Severity
 
 SCHEMA_KEY = "$schema"
 """Key by which a JSON document names its meta-schema for editors; no part of the contract."""

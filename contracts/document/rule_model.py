@@ -6,8 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from contracts.document.terms import BOUND_PATTERN, Identifier, OnViolation, Part, Pointer, RuleId, Scalar
-from contracts.verdict import Severity
+from tidegate.contracts.document.terms import (
+    BOUND_PATTERN,
+    Identifier,
+    OnViolation,
+    Part,
+    Pointer,
+    RuleId,
+    Scalar,
+)
+from tidegate.contracts.verdict import Severity
 
 
 class _Rule(Part):

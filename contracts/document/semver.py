@@ -8,7 +8,7 @@ _DIGITS = 4  # how many decimal digits the length of a number may have, so no nu
 def precedence(version: str) -> bytes:
     """Return a key whose bytewise order is the precedence of versions: 1.9.0 < 1.10.0-rc.1 < 1.10.0.
 
-    `version` matches `contracts.document.terms.SemanticVersion`. Source: Semantic Versioning 2.0.0, clause 11.
+    `version` matches `tidegate.contracts.document.terms.SemanticVersion`. Source: Semantic Versioning 2.0.0, clause 11.
     """
     core, _, prerelease = version.partition("-")
     key = b"".join(_number(part) for part in core.split("."))

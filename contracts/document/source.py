@@ -1,6 +1,6 @@
 """A document as its author wrote it: the value, and the line and column of every part of it.
 
-Both syntaxes, `contracts.document.json_source` and `contracts.document.yaml_source`, build the same tree of nodes; `resolve` turns the
+Both syntaxes, `tidegate.contracts.document.json_source` and `tidegate.contracts.document.yaml_source`, build the same tree of nodes; `resolve` turns the
 tree into plain values and places. Values are exact: an integer of any size stays an integer, and a fraction that a
 double would change is refused, because the fingerprint of a contract must not depend on a parser's rounding.
 """
@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
-from contracts.errors import ContractError, Problem
+from tidegate.contracts.errors import ContractError, Problem
 
 MAX_DEPTH = 100
 """Deepest nesting of a document."""

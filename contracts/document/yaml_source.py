@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from contracts.document.source import (
+from tidegate.contracts.document.source import (
     MAX_DEPTH,
     Entries,
     Items,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from contracts.expectations.compile import CompiledExpectation
-from contracts.expectations.result import Finding
+from tidegate.contracts.expectations.compile import CompiledExpectation
+from tidegate.contracts.expectations.result import Finding
 
 _ROUNDING: Final = 1e-9
 

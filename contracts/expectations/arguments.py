@@ -10,12 +10,19 @@ from typing import Any, Final
 import pyarrow as pa
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from contracts.document.diagnosis import suggest
-from contracts.document.source import escape
-from contracts.errors import Problem
-from contracts.expectations.bounds import Interval, bound_of, is_listed, is_number, is_ordered, value_of
-from contracts.expectations.checks import Given
-from contracts.expectations.vocabulary import Argument, Columns, Shape
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.expectations.bounds import (
+    Interval,
+    bound_of,
+    is_listed,
+    is_number,
+    is_ordered,
+    value_of,
+)
+from tidegate.contracts.expectations.checks import Given
+from tidegate.contracts.expectations.vocabulary import Argument, Columns, Shape
 
 _FITS: Final[Mapping[Columns, tuple[Callable[[pa.DataType], bool], str]]] = {
     Columns.ANY: (lambda _: True, ""),

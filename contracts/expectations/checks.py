@@ -14,9 +14,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from contracts.expectations.bounds import EVERYTHING, Interval
-from contracts.expectations.exact import Number
-from contracts.expectations.metrics import (
+from tidegate.contracts.expectations.bounds import EVERYTHING, Interval
+from tidegate.contracts.expectations.exact import Number
+from tidegate.contracts.expectations.metrics import (
     Extremes,
     Filled,
     Lengths,
@@ -31,7 +31,7 @@ from contracts.expectations.metrics import (
     Unequal,
     Unordered,
 )
-from contracts.expectations.result import FEWEST_SUMMED, Finding
+from tidegate.contracts.expectations.result import FEWEST_SUMMED, Finding
 
 _LEAST_FOR_DEVIATION: Final = 2
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.document.diagnosis import suggest
-from contracts.document.model import Expectation
-from contracts.errors import Problem
-from contracts.expectations.arguments import Reader
-from contracts.expectations.checks import BUILD, Check, Given, fixed
-from contracts.expectations.metrics import Metric, Rows
-from contracts.expectations.result import Finding
-from contracts.expectations.vocabulary import REFUSED, VOCABULARY, Argument, Shape
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.expectations.arguments import Reader
+from tidegate.contracts.expectations.checks import BUILD, Check, Given, fixed
+from tidegate.contracts.expectations.metrics import Metric, Rows
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Argument, Shape
 
 Partials = tuple[Any, ...]
 """What was noted of some rows, in the order of `ExpectationPlan.metrics`."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.expectations.bounds import value_of
-from contracts.expectations.compile import CompiledExpectation
+from tidegate.contracts.expectations.bounds import value_of
+from tidegate.contracts.expectations.compile import CompiledExpectation
 
 _OF_A_VALUE = ("min_value", "max_value")
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.expectations.bounds import Interval, Values, among
-from contracts.expectations.exact import Number, add, highest_and_lowest, total
+from tidegate.contracts.expectations.bounds import Interval, Values, among
+from tidegate.contracts.expectations.exact import Number, add, highest_and_lowest, total
 
 Ends = tuple[Any, Any, bool] | None
 Missing = Literal["both_values_are_missing", "either_value_is_missing", "neither"]

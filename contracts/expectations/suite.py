@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from contracts.document.model import DataContract, Expectation
-from contracts.errors import ContractError, Problem
-from contracts.verdict import Severity
+from tidegate.contracts.document.model import DataContract, Expectation
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.verdict import Severity
 
 _OURS = "tidegate"
 _NOT_OF_A_BATCH = frozenset({"batch_id", "result_format", "catch_exceptions", "include_config", "meta"})

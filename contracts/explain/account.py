@@ -8,20 +8,20 @@ from typing import Any
 
 import jsonschema_rs
 
-from contracts.document.fields import tokens
-from contracts.document.model import AvroSchema
-from contracts.document.rule_model import RequiredWhen, Rule
-from contracts.explain.payload_sentences import column_remedy, json_flaw, payload_remedy
-from contracts.explain.rule_sentences import Values, pointers_in, rule_remedy, rule_sentence
-from contracts.explain.schema_sentences import schema_remedy, schema_sentence
-from contracts.explain.words import name_of, plain_sentence, shown
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.formats.payload import NO_PAYLOAD
-from contracts.judge.plan import EnforcementPlan
-from contracts.privacy.classes import ANY, Path
-from contracts.privacy.visibility import BODY, Sight, sight_of
-from contracts.rules.compiled import read
-from contracts.verdict import Stage, Violation
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.document.rule_model import RequiredWhen, Rule
+from tidegate.contracts.explain.payload_sentences import column_remedy, json_flaw, payload_remedy
+from tidegate.contracts.explain.rule_sentences import Values, pointers_in, rule_remedy, rule_sentence
+from tidegate.contracts.explain.schema_sentences import schema_remedy, schema_sentence
+from tidegate.contracts.explain.words import name_of, plain_sentence, shown
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.payload import NO_PAYLOAD
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.classes import ANY, Path
+from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
+from tidegate.contracts.rules.compiled import read
+from tidegate.contracts.verdict import Stage, Violation
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final
 
-from contracts.document.fields import FieldType, SchemaFields, join
-from contracts.document.rule_model import (
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join
+from tidegate.contracts.document.rule_model import (
     Cel,
     Forbidden,
     Freshness,
@@ -26,8 +26,8 @@ from contracts.document.rule_model import (
     RequiredWhen,
     Rule,
 )
-from contracts.explain.words import counted, length_of, listed, name_of, shown, time_of
-from contracts.rules.values import DATES, INSTANTS, NUMBERS, exact, order_of
+from tidegate.contracts.explain.words import counted, length_of, listed, name_of, shown, time_of
+from tidegate.contracts.rules.values import DATES, INSTANTS, NUMBERS, exact, order_of
 
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
 _LOCAL_TIMES: Final = "local times"

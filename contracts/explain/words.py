@@ -10,8 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from contracts.document.fields import tokens
-from contracts.verdict import Violation
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.verdict import Violation
 
 MOST_CHARACTERS: Final = 60
 MOST_VALUES: Final = 12

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from contracts.fastpath.rows import NotExpressibleError
-from contracts.formats.json_records import FLAT_BYTES, MAX_DEPTH, may_change_numbers
-from contracts.formats.number_scan import byte_offsets
+from tidegate.contracts.fastpath.rows import NotExpressibleError
+from tidegate.contracts.formats.json_records import FLAT_BYTES, MAX_DEPTH, may_change_numbers
+from tidegate.contracts.formats.number_scan import byte_offsets
 
 BLOCK_RECORDS: Final = 1_000
 """Few enough that a block stays in the processor's cache, many enough that what is done once a block is nothing."""

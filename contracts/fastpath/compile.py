@@ -7,18 +7,18 @@ from typing import Any, Final
 
 import msgspec
 
-from contracts.columns.typed import TypedColumn
-from contracts.document.rule_model import Ordered, Range
-from contracts.fastpath.accept import Acceptance, Reading
-from contracts.fastpath.patterns import ABSENT, ANYTHING, END, LAST
-from contracts.fastpath.references import NotInlinedError, inlined
-from contracts.fastpath.rows import Member, NotExpressibleError, Row, RowBuilder
-from contracts.fastpath.table import Source, TypedAcceptance
-from contracts.formats.column_values import bulk_json
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.rules.compiled import Path, RuleSet
-from contracts.rules.places import is_starred
-from contracts.rules.program import DATE, FALSE, TRUE, Program, all_of, any_of
+from tidegate.contracts.columns.typed import TypedColumn
+from tidegate.contracts.document.rule_model import Ordered, Range
+from tidegate.contracts.fastpath.accept import Acceptance, Reading
+from tidegate.contracts.fastpath.patterns import ABSENT, ANYTHING, END, LAST
+from tidegate.contracts.fastpath.references import NotInlinedError, inlined
+from tidegate.contracts.fastpath.rows import Member, NotExpressibleError, Row, RowBuilder
+from tidegate.contracts.fastpath.table import Source, TypedAcceptance
+from tidegate.contracts.formats.column_values import bulk_json
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.rules.compiled import Path, RuleSet
+from tidegate.contracts.rules.places import is_starred
+from tidegate.contracts.rules.program import DATE, FALSE, TRUE, Program, all_of, any_of
 
 _TEXT: Final = frozenset({str})
 _OF_DATES: Final = frozenset({Range, Ordered})

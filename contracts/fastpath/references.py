@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from contracts.document.fields import tokens
-from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
 
 _MAX_NODES: Final = 20_000
 _SCOPED: Final = frozenset(

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.columns.typed import TypedColumn
-from contracts.fastpath.accept import Acceptance, Block, Reading
-from contracts.fastpath.patterns import ABSENT, END, LAST
-from contracts.rules.compiled import read
+from tidegate.contracts.columns.typed import TypedColumn
+from tidegate.contracts.fastpath.accept import Acceptance, Block, Reading
+from tidegate.contracts.fastpath.patterns import ABSENT, END, LAST
+from tidegate.contracts.rules.compiled import read
 
 _END: Final = ord(END)
 _ABSENT: Final = ord(ABSENT)

@@ -12,17 +12,17 @@ import orjson
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
-from contracts.document.fields import FieldType, join, tokens
-from contracts.document.model import AvroSchema
-from contracts.errors import ContractError
-from contracts.formats.avro_nodes import MAX_PRECISION, Refused, resolve
-from contracts.formats.avro_quick import DOUBTS
-from contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
-from contracts.formats.avro_written import Written
-from contracts.formats.framing import Framed
-from contracts.formats.payload import NO_PAYLOAD
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Violation
+from tidegate.contracts.document.fields import FieldType, join, tokens
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro_nodes import MAX_PRECISION, Refused, resolve
+from tidegate.contracts.formats.avro_quick import DOUBTS
+from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
+from tidegate.contracts.formats.avro_written import Written
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.formats.payload import NO_PAYLOAD
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Violation
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8

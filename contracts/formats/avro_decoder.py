@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts.formats.avro_nodes import (
+from tidegate.contracts.formats.avro_nodes import (
     Bounded,
     Choice,
     DecimalNumber,

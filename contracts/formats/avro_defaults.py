@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 
 _RANGES: Final = {"int": 2**31, "long": 2**63}
 

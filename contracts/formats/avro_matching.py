@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.formats.avro_types import (
+from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
     Enum,

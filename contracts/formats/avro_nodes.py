@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
-from contracts.formats.avro_defaults import fits
-from contracts.formats.avro_matching import field_pairs, is_same_type, matches
-from contracts.formats.avro_types import (
+from tidegate.contracts.formats.avro_defaults import fits
+from tidegate.contracts.formats.avro_matching import field_pairs, is_same_type, matches
+from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
     Enum,

@@ -14,8 +14,15 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts.formats.avro_decoder import MALFORMED, UUID, as_float, compile_reader, read_int, read_long
-from contracts.formats.avro_nodes import (
+from tidegate.contracts.formats.avro_decoder import (
+    MALFORMED,
+    UUID,
+    as_float,
+    compile_reader,
+    read_int,
+    read_long,
+)
+from tidegate.contracts.formats.avro_nodes import (
     Bounded,
     Choice,
     DecimalNumber,
@@ -28,8 +35,8 @@ from contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
-from contracts.rules.compiled import Path, RuleSet
-from contracts.rules.program import FALSE, Program
+from tidegate.contracts.rules.compiled import Path, RuleSet
+from tidegate.contracts.rules.program import FALSE, Program
 
 QuickReader = Callable[[Any], Any]
 """Takes a payload; gives its record, or raises one of DOUBTS."""

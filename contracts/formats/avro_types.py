@@ -13,7 +13,7 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError
 
 MAX_NESTING: Final = 150
 """Deepest nesting of a schema that is looked at: what is compared here is compared level by level."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
-from contracts.formats.avro_nodes import Node
-from contracts.formats.avro_quick import QuickReader, QuickTest, compile_quick_reader, compile_quick_test
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
+from tidegate.contracts.formats.avro_nodes import Node
+from tidegate.contracts.formats.avro_quick import (
+    QuickReader,
+    QuickTest,
+    compile_quick_reader,
+    compile_quick_test,
+)
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_POINTER_TOKENS: Final = 16
 """Most names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""

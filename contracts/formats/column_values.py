@@ -21,7 +21,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.document.times import date_key, instant_key
+from tidegate.contracts.document.times import date_key, instant_key
 
 Converter = Callable[[Any], Any]
 """Gives what Arrow takes for a value that is not None; None when the type cannot hold it."""

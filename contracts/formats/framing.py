@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.errors import Unavailable
-from contracts.formats.number_scan import byte_offsets
-from contracts.formats.writers import GUID_BYTES, SCHEMA_HEADER, WriterSchema, WriterSchemas
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.number_scan import byte_offsets
+from tidegate.contracts.formats.writers import GUID_BYTES, SCHEMA_HEADER, WriterSchema, WriterSchemas
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 Framing = Literal["none", "confluent-prefix", "confluent-header", "auto"]
 SchemaType = Literal["avro", "json-schema"]

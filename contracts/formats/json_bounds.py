@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts.formats.json_keywords import subschemas_changed
+from tidegate.contracts.formats.json_keywords import subschemas_changed
 
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], int]]]] = {
     "minimum": ("minimum", math.ceil),

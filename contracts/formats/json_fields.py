@@ -12,9 +12,9 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from contracts.document.fields import ANY_TYPE, FieldType, join, tokens
-from contracts.errors import ContractError
-from contracts.formats.json_work import base_of
+from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, tokens
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_work import base_of
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere

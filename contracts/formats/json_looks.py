@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from contracts.formats.json_work import Item, Member, Names, Part, Subschema
+from tidegate.contracts.formats.json_work import Item, Member, Names, Part, Subschema
 
 MAX_LOOKS: Final = 20_000_000
 """Most looks at one record to decide whether it fits: they take half a second."""

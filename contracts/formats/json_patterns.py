@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from contracts.formats.json_keywords import subschemas_changed
+from tidegate.contracts.formats.json_keywords import subschemas_changed
 
 _ANY: Final = "[^\\n\\r\u2028\u2029]"
 _WORD: Final = "[A-Za-z0-9_]"

@@ -19,9 +19,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.formats.number_scan import suspect_rows
-from contracts.formats.payload import NO_PAYLOAD
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.formats.number_scan import suspect_rows
+from tidegate.contracts.formats.payload import NO_PAYLOAD
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_DEPTH: Final = 254
 """Deepest nesting of a record: orjson writes nothing deeper, and jsonschema-rs cannot say what is wrong with it."""

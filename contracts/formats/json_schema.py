@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from contracts.document.fields import join, tokens
-from contracts.document.model import JsonSchema
-from contracts.errors import ContractError, Problem
-from contracts.formats.framing import Framed
-from contracts.formats.json_bounds import with_quick_bounds
-from contracts.formats.json_fields import JsonFields, Schema
-from contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
-from contracts.formats.json_patterns import EcmaPatterns
-from contracts.formats.json_records import decode_json, unsound
-from contracts.formats.json_work import check_work
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.formats.json_bounds import with_quick_bounds
+from tidegate.contracts.formats.json_fields import JsonFields, Schema
+from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
+from tidegate.contracts.formats.json_patterns import EcmaPatterns
+from tidegate.contracts.formats.json_records import decode_json, unsound
+from tidegate.contracts.formats.json_work import check_work
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100
 """Most schema violations that one record is given."""

@@ -16,8 +16,8 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from contracts.document.fields import join
-from contracts.errors import ContractError
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.errors import ContractError
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from contracts.document.fields import SchemaFields
-from contracts.formats.framing import Framed
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
 """What a null decodes to: a tombstone, or a value whose frame could not be cut off."""

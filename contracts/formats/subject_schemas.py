@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
-from contracts.errors import NotFoundError, Unavailable
-from contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 
 _FEW: Final = 10
 """So many versions are fetched one by one; more of them with the list of all."""

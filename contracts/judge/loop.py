@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.columns.table_limits import NO_LIMITS, TableLimits, Unfit, with_keys
-from contracts.columns.typed import TableRows, TypedColumn
-from contracts.fastpath.accept import Acceptance
-from contracts.fastpath.table import TypedAcceptance
-from contracts.formats.framing import Framed, Frames
-from contracts.formats.json_records import decode_value
-from contracts.formats.payload import NO_PAYLOAD, PayloadFormat
-from contracts.judge.verdict_arrays import VERDICT_TYPE, Verdicts
-from contracts.rules.clock import Moments, SetClock
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Disposition, Stage, Verdict, Violation
+from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits, Unfit, with_keys
+from tidegate.contracts.columns.typed import TableRows, TypedColumn
+from tidegate.contracts.fastpath.accept import Acceptance
+from tidegate.contracts.fastpath.table import TypedAcceptance
+from tidegate.contracts.formats.framing import Framed, Frames
+from tidegate.contracts.formats.json_records import decode_value
+from tidegate.contracts.formats.payload import NO_PAYLOAD, PayloadFormat
+from tidegate.contracts.judge.verdict_arrays import VERDICT_TYPE, Verdicts
+from tidegate.contracts.rules.clock import Moments, SetClock
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Disposition, Stage, Verdict, Violation
 
 STAGES: Final = (Stage.FRAME, Stage.DECODE, Stage.SCHEMA, Stage.COLUMN)
 """Stages that are one bit of a verdict each, the lowest; those of the rules come after them."""

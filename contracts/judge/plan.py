@@ -9,27 +9,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.columns.table_limits import NO_LIMITS, TableLimits
-from contracts.columns.typed import TypedColumn, compile_columns
-from contracts.document.consistency import inconsistencies
-from contracts.document.fields import SchemaFields
-from contracts.document.fingerprint import fingerprint
-from contracts.document.model import AvroSchema, DataContract, JsonSchema
-from contracts.errors import ContractError, Problem
-from contracts.expectations.compile import ExpectationPlan, compile_expectations
-from contracts.fastpath.compile import compile_acceptance
-from contracts.formats.avro import AvroFormat
-from contracts.formats.framing import Frames
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.formats.payload import PayloadFormat
-from contracts.formats.writers import WriterSchemas
-from contracts.judge.loop import STAGES, Judging
-from contracts.privacy.masks import Masks, masks_of, privacy_problems
-from contracts.privacy.tokens import MaskKey
-from contracts.rules.clock import Moments
-from contracts.rules.compile import DISPOSITIONS, compile_rules
-from contracts.rules.compiled import RuleSet
-from contracts.verdict import Severity, Stage, Verdict
+from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
+from tidegate.contracts.columns.typed import TypedColumn, compile_columns
+from tidegate.contracts.document.consistency import inconsistencies
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.expectations.compile import ExpectationPlan, compile_expectations
+from tidegate.contracts.fastpath.compile import compile_acceptance
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.framing import Frames
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.payload import PayloadFormat
+from tidegate.contracts.formats.writers import WriterSchemas
+from tidegate.contracts.judge.loop import STAGES, Judging
+from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.rules.compile import DISPOSITIONS, compile_rules
+from tidegate.contracts.rules.compiled import RuleSet
+from tidegate.contracts.verdict import Severity, Stage, Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from contracts.verdict import Disposition
+from tidegate.contracts.verdict import Disposition
 
 VERDICT_TYPE = pa.struct(
     [pa.field("disposition", pa.int8(), nullable=False), pa.field("failed", pa.binary())]
 )
-"""`failed` is a bit set, least significant bit of the first byte first, over `contracts.judge.plan.EnforcementPlan.slots`; null for none."""
+"""`failed` is a bit set, least significant bit of the first byte first, over `tidegate.contracts.judge.plan.EnforcementPlan.slots`; null for none."""
 
 
 def packed(verdicts: pa.StructArray) -> pa.Array:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from contracts.document.load import Draft, LoadedContract, read_draft
-from contracts.errors import ContractError, Problem
-from contracts.judge.plan import check_compiles
-from contracts.lint.spelling import Spelling, check_spelling
+from tidegate.contracts.document.load import Draft, LoadedContract, read_draft
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.judge.plan import check_compiles
+from tidegate.contracts.lint.spelling import Spelling, check_spelling
 
 
 def lint(path: Path) -> LoadedContract:

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from contracts.document.fields import SchemaFields, join
-from contracts.document.model import DataContract, JsonSchema
-from contracts.document.rule_model import Cel
-from contracts.document.source import escape
-from contracts.errors import Problem
-from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
-from contracts.judge.plan import schema_fields
-from contracts.rules.cel import roots_of, tree_of
-from contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
-from contracts.rules.places import EACH, Path
-from contracts.rules.scope import undeclared
+from tidegate.contracts.document.fields import SchemaFields, join
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from tidegate.contracts.judge.plan import schema_fields
+from tidegate.contracts.rules.cel import roots_of, tree_of
+from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
+from tidegate.contracts.rules.places import EACH, Path
+from tidegate.contracts.rules.scope import undeclared
 
 _DEFINITION: Final = "/schema/definition"
 _MAX_WARNINGS: Final = 100

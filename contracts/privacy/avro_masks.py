@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from contracts.document.fields import join
-from contracts.document.model import Mask
-from contracts.errors import StreamStopped
-from contracts.formats.avro_decoder import compile_reader, read_long
-from contracts.formats.avro_matching import chosen_branches, field_pairs
-from contracts.formats.avro_nodes import resolve
-from contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
-from contracts.privacy.classes import ANY
-from contracts.privacy.masks import Masks, Step, following, strongest
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.model import Mask
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.formats.avro_decoder import compile_reader, read_long
+from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs
+from tidegate.contracts.formats.avro_nodes import resolve
+from tidegate.contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
+from tidegate.contracts.privacy.classes import ANY
+from tidegate.contracts.privacy.masks import Masks, Step, following, strongest
 
 Copier = Callable[[bytes, int, int, bytearray], int]
 """Copies one value with its masks: takes the payload, the position, the depth and what is written; gives the position

@@ -9,8 +9,8 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from contracts.document.fields import join, tokens
-from contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.model import DataContract, JsonSchema
 
 Path = tuple[str | int, ...]
 """Where a value stands in a record: names of properties, and positions in arrays."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from contracts.document.fields import SchemaFields, join, suggestion, tokens
-from contracts.document.model import DataContract, Mask
-from contracts.errors import Problem, SettingsError
-from contracts.privacy.classes import ANY
-from contracts.privacy.tokens import MaskKey
+from tidegate.contracts.document.fields import SchemaFields, join, suggestion, tokens
+from tidegate.contracts.document.model import DataContract, Mask
+from tidegate.contracts.errors import Problem, SettingsError
+from tidegate.contracts.privacy.classes import ANY
+from tidegate.contracts.privacy.tokens import MaskKey
 
 _STRONGEST: Final = (Mask.DROP, Mask.REDACT, Mask.HASH)
 _GONE: Final = object()

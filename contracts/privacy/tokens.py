@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 
 import orjson
 
-from contracts.errors import SettingsError
-from contracts.formats.column_values import json_text
-from contracts.rules.values import exact
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.formats.column_values import json_text
+from tidegate.contracts.rules.values import exact
 
 LEAST_CHARACTERS: Final = 32
 _ID_CHARACTERS: Final = 8

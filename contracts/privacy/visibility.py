@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.document.model import DataContract
-from contracts.privacy.classes import Classes, Path, classes_of
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.privacy.classes import Classes, Path, classes_of
 
 KEY: Final = "key"
 """The record's key: it often repeats a value."""

@@ -16,17 +16,17 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-from contracts.document.fields import join, tokens
-from contracts.document.rule_model import Cel
-from contracts.rules.cel_lowered import NotLoweredError
-from contracts.rules.cel_lowering import lower
-from contracts.rules.cel_paths import Roots
-from contracts.rules.cel_syntax import Node, syntax_of
-from contracts.rules.cel_zeros import whole
-from contracts.rules.compiled import Built, Lowered
-from contracts.rules.places import EACH
-from contracts.rules.program import DECODED, Program, all_of, any_of
-from contracts.rules.scope import Scope
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.rules.cel_lowered import NotLoweredError
+from tidegate.contracts.rules.cel_lowering import lower
+from tidegate.contracts.rules.cel_paths import Roots
+from tidegate.contracts.rules.cel_syntax import Node, syntax_of
+from tidegate.contracts.rules.cel_zeros import whole
+from tidegate.contracts.rules.compiled import Built, Lowered
+from tidegate.contracts.rules.places import EACH
+from tidegate.contracts.rules.program import DECODED, Program, all_of, any_of
+from tidegate.contracts.rules.scope import Scope
 
 _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
 _LITERAL = re.compile(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contracts.rules.cel_syntax import Call, Const, Ident, Items, Node, Select
-from contracts.rules.cel_zeros import names_it
-from contracts.rules.places import Path
+from tidegate.contracts.rules.cel_syntax import Call, Const, Ident, Items, Node, Select
+from tidegate.contracts.rules.cel_zeros import names_it
+from tidegate.contracts.rules.places import Path
 
 
 @dataclass(frozen=True, slots=True)

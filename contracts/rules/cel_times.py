@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from contracts.document.times import NANOSECONDS, instant_key
+from tidegate.contracts.document.times import NANOSECONDS, instant_key
 
 _MOMENT: Final = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)", re.ASCII

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from contracts.document.times import NANOSECONDS, instant_key
+from tidegate.contracts.document.times import NANOSECONDS, instant_key
 
 _SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _RELATIVE: Final = re.compile(r"now(?:\s*([+-])\s*(?:(\d{1,9})\s*(second|minute|hour|day|week)s?|(\S+)))?")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from contracts.document.fields import SchemaFields
-from contracts.document.model import DataContract
-from contracts.document.rule_model import (
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import (
     Cel,
     Forbidden,
     Freshness,
@@ -18,18 +18,18 @@ from contracts.document.rule_model import (
     RequiredWhen,
     Rule,
 )
-from contracts.document.terms import OnViolation
-from contracts.errors import ContractError
-from contracts.rules.cel import all_hold, build_cel
-from contracts.rules.clock import Clock
-from contracts.rules.compiled import Built, CompiledRule, RuleSet
-from contracts.rules.kinds import build_forbidden, build_matches, build_one_of, build_required_when
-from contracts.rules.orders import build_ordered
-from contracts.rules.ranges import build_freshness, build_range
-from contracts.rules.reference_sets import with_reference_sets
-from contracts.rules.scope import Scope
-from contracts.rules.sound import write_sound_tests
-from contracts.verdict import Disposition, Severity
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.rules.cel import all_hold, build_cel
+from tidegate.contracts.rules.clock import Clock
+from tidegate.contracts.rules.compiled import Built, CompiledRule, RuleSet
+from tidegate.contracts.rules.kinds import build_forbidden, build_matches, build_one_of, build_required_when
+from tidegate.contracts.rules.orders import build_ordered
+from tidegate.contracts.rules.ranges import build_freshness, build_range
+from tidegate.contracts.rules.reference_sets import with_reference_sets
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.sound import write_sound_tests
+from tidegate.contracts.verdict import Disposition, Severity
 
 DISPOSITIONS: Final = {
     OnViolation.ALERT: Disposition.ALERTED,

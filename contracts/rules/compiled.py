@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from contracts.document.fields import join, tokens
-from contracts.document.rule_model import Rule
-from contracts.rules.clock import Clock
-from contracts.rules.places import Path, is_starred, item_at, located, places, read
-from contracts.rules.program import DECODED, Program
-from contracts.verdict import Disposition, Severity, Stage, Violation
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.rules.clock import Clock
+from tidegate.contracts.rules.places import Path, is_starred, item_at, located, places, read
+from tidegate.contracts.rules.program import DECODED, Program
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 
 __all__ = ["Built", "CompiledRule", "Path", "RuleSet", "item_at", "read"]
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from contracts.document.times import NANOSECONDS
+from tidegate.contracts.document.times import NANOSECONDS
 
 _TEXT: Final = re.compile(
     r"P(?:(\d{1,9})W|(?=[0-9T])(?:(\d{1,9})Y)?(?:(\d{1,9})M)?(?:(\d{1,9})D)?"

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from contracts.document.fields import tokens
-from contracts.document.rule_model import Condition, Forbidden, Matches, OneOf, RequiredWhen
-from contracts.document.terms import Scalar
-from contracts.rules.compiled import Built, when_missing
-from contracts.rules.membership import member_of
-from contracts.rules.scope import Scope
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.rule_model import Condition, Forbidden, Matches, OneOf, RequiredWhen
+from tidegate.contracts.document.terms import Scalar
+from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.membership import member_of
+from tidegate.contracts.rules.scope import Scope
 
 _TEXT: Final = frozenset({"string"})
 

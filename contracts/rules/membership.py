@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from contracts.document.fields import FieldType
-from contracts.document.terms import Scalar
-from contracts.rules.scope import Scope
-from contracts.rules.values import Order, exact, native, order_of_durations, order_of_times
+from tidegate.contracts.document.fields import FieldType
+from tidegate.contracts.document.terms import Scalar
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.values import Order, exact, native, order_of_durations, order_of_times
 
 Member = Callable[[Any], bool | None]
 """Whether a value is listed; None for a value of a type of which the list has none."""

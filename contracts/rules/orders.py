@@ -10,13 +10,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from contracts.document.fields import tokens
-from contracts.document.rule_model import Ordered
-from contracts.document.times import DATE_LENGTH
-from contracts.rules.clock import day_of
-from contracts.rules.compiled import Built, when_missing
-from contracts.rules.scope import Scope
-from contracts.rules.values import DATES, NUMBERS, Key, Order, exact, order_of
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.rule_model import Ordered
+from tidegate.contracts.document.times import DATE_LENGTH
+from tidegate.contracts.rules.clock import day_of
+from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.values import DATES, NUMBERS, Key, Order, exact, order_of
 
 Test = Callable[[Any, Any], bool]
 """A comparison, such as `operator.lt`."""

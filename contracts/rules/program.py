@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.rules.places import EACH, Path, array_of, read
+from tidegate.contracts.rules.places import EACH, Path, array_of, read
 
 _STEP: Final = "    "
 DECODED: Final = ("if type(record) is not dict: return None", "get = record.get")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.document.fields import FieldType, tokens
-from contracts.document.rule_model import Freshness, Now, Range
-from contracts.document.times import DATE_LENGTH
-from contracts.rules.clock import offset_of_now, span_of
-from contracts.rules.compiled import Built, when_missing
-from contracts.rules.scope import Scope
-from contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
+from tidegate.contracts.document.fields import FieldType, tokens
+from tidegate.contracts.document.rule_model import Freshness, Now, Range
+from tidegate.contracts.document.times import DATE_LENGTH
+from tidegate.contracts.rules.clock import offset_of_now, span_of
+from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 Test = Callable[[Any, Any], bool]
 """A comparison, such as `operator.lt`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.document.model import DataContract
-from contracts.document.rule_model import Forbidden, OneOf, Rule
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.rule_model import Forbidden, OneOf, Rule
 
 
 def with_reference_sets(contract: DataContract) -> DataContract:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
-from contracts.document.rule_model import Now
-from contracts.errors import Problem
-from contracts.rules.clock import Clock
-from contracts.rules.places import EACH, go_together
+from tidegate.contracts.document.fields import FieldType, SchemaFields, join, suggestion, tokens
+from tidegate.contracts.document.rule_model import Now
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.rules.clock import Clock
+from tidegate.contracts.rules.places import EACH, go_together
 
 
 @dataclass(slots=True)

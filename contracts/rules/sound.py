@@ -16,16 +16,16 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.document.fields import FieldType, SchemaFields, tokens
-from contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, Rule
-from contracts.document.terms import Scalar
-from contracts.document.times import instant_text
-from contracts.rules.clock import offset_of_now
-from contracts.rules.compiled import Built, Lowered
-from contracts.rules.places import Path
-from contracts.rules.program import DATE, Program
-from contracts.rules.ranges import AMOUNT_LIMITS, limits_of
-from contracts.rules.values import (
+from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
+from tidegate.contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, Rule
+from tidegate.contracts.document.terms import Scalar
+from tidegate.contracts.document.times import instant_text
+from tidegate.contracts.rules.clock import offset_of_now
+from tidegate.contracts.rules.compiled import Built, Lowered
+from tidegate.contracts.rules.places import Path
+from tidegate.contracts.rules.program import DATE, Program
+from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.values import (
     DATES,
     INSTANTS,
     NUMBERS,

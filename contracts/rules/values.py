@@ -15,10 +15,10 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from contracts.document.fields import FieldType
-from contracts.document.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
-from contracts.rules.clock import date_of, day_of, midnight_of
-from contracts.rules.durations import duration_bytes_key, duration_string_key
+from tidegate.contracts.document.fields import FieldType
+from tidegate.contracts.document.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
+from tidegate.contracts.rules.clock import date_of, day_of, midnight_of
+from tidegate.contracts.rules.durations import duration_bytes_key, duration_string_key
 
 Key = Callable[[Any], Any]
 """Turns a value of a record into what compares; None for a value of a type that it is not about."""

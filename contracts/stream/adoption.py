@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pyroaring import BitMap64
 
-from contracts.errors import StreamStopped
-from contracts.stream.bounds import Offsets
-from contracts.stream.counts import Count
-from contracts.stream.ledger import BatchTotals, Vector
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.bounds import Offsets
+from tidegate.contracts.stream.counts import Count
+from tidegate.contracts.stream.ledger import BatchTotals, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 Ahead = Literal["written", "quarantined"]
 """The output that is written before the ledger moves."""

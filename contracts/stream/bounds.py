@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import AwareDatetime, Field
 
-from contracts.stream.counts import Count
+from tidegate.contracts.stream.counts import Count
 
 MOST_RECORDS: Final = 10**10
 """Most records of one batch: the sum of as many batches as a database can hold stays below 2^63."""

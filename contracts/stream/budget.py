@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from contracts.document.model import DataContract, ErrorBudget
-from contracts.errors import StreamStopped
-from contracts.stream.control import Trip
-from contracts.stream.counts import RuleCount
-from contracts.stream.ledger import Vector
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.model import DataContract, ErrorBudget
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.control import Trip
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 REFUSED_WITH_BATCH = Violation(
     Stage.EXPECTATION,

@@ -13,8 +13,15 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.stream.bounds import MOST_OFFSETS, Instant, Offsets, StreamText, TopicText, VersionText
-from contracts.stream.counts import Count, RuleCount
+from tidegate.contracts.stream.bounds import (
+    MOST_OFFSETS,
+    Instant,
+    Offsets,
+    StreamText,
+    TopicText,
+    VersionText,
+)
+from tidegate.contracts.stream.counts import Count, RuleCount
 
 Sentence = Annotated[str, Field(max_length=1000)]
 

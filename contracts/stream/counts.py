@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.verdict import Severity, Stage
+from tidegate.contracts.verdict import Severity, Stage
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """What every database and Kafka itself can hold."""

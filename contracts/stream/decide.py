@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from contracts.document.model import ErrorBudget
-from contracts.errors import StreamStopped
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
-from contracts.stream.counts import RuleKey, rule_counts
-from contracts.stream.ledger import Position, Settlement
-from contracts.stream.report import ExpectationResult
-from contracts.stream.segments import FateCounts
-from contracts.verdict import Disposition, Severity, Verdict, Violation
+from tidegate.contracts.document.model import ErrorBudget
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
+from tidegate.contracts.stream.counts import RuleKey, rule_counts
+from tidegate.contracts.stream.ledger import Position, Settlement
+from tidegate.contracts.stream.report import ExpectationResult
+from tidegate.contracts.stream.segments import FateCounts
+from tidegate.contracts.verdict import Disposition, Severity, Verdict, Violation
 
 _ALONE = BudgetContext()
 _NONE_SETTLED: Mapping[Position, Settlement] = MappingProxyType({})

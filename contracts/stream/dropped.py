@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyroaring import BitMap64
 
-from contracts.stream.positions import Positions
+from tidegate.contracts.stream.positions import Positions
 
 
 class DroppedOffsets(BaseModel):

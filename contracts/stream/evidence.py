@@ -17,8 +17,8 @@ from hashlib import sha256
 from operator import methodcaller
 from typing import Any, Self
 
-from contracts.stream.ledger import BatchRefusal, Vector
-from contracts.verdict import Severity, Stage, Verdict, Violation
+from tidegate.contracts.stream.ledger import BatchRefusal, Vector
+from tidegate.contracts.verdict import Severity, Stage, Verdict, Violation
 
 MAX_HEADER_BYTES = 8 * 1024
 """Largest value of one header: brokers bound the record, and the payload must still fit."""

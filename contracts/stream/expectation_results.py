@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contracts.document.model import DataContract, Expectation
-from contracts.document.terms import OnViolation
-from contracts.expectations.compile import CompiledExpectation
-from contracts.expectations.result import Finding
-from contracts.judge.plan import EnforcementPlan
-from contracts.privacy.classes import classes_of
-from contracts.stream.bounds import MOST_COLUMNS
-from contracts.stream.report import ExpectationOutcome, ExpectationResult
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.model import DataContract, Expectation
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.expectations.compile import CompiledExpectation
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.classes import classes_of
+from tidegate.contracts.stream.bounds import MOST_COLUMNS
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 _OUTCOMES = {
     OnViolation.FAIL: ExpectationOutcome.FAILED,

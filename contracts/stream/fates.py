@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from contracts.stream.ledger import ClosedRange, Ledger, Vector, span
-from contracts.stream.positions import Positions, Sightings
-from contracts.stream.reconciliation import Answer
+from tidegate.contracts.stream.ledger import ClosedRange, Ledger, Vector, span
+from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.reconciliation import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError
 
 _REFRESH_MILLISECONDS: Final = 5_000
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
-from contracts.errors import StreamStopped
-from contracts.stream.counts import RuleCount
-from contracts.stream.segments import FateCounts, Segment, extended, sums
-from contracts.verdict import Violation
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.segments import FateCounts, Segment, extended, sums
+from tidegate.contracts.verdict import Violation
 
 Vector = dict[int, int]
 """Partition to offset: the first offset that is not yet accounted for."""

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import orjson
 
-from contracts.document.model import AvroSchema, Mask
-from contracts.errors import ContractError
-from contracts.formats.avro_decoder import MALFORMED
-from contracts.formats.avro_types import AvroType, parse
-from contracts.formats.column_values import json_text
-from contracts.formats.framing import PREFIX_BYTES
-from contracts.judge.plan import EnforcementPlan
-from contracts.privacy.avro_masks import compile_avro_masks
-from contracts.privacy.masks import require_key
-from contracts.verdict import Violation
+from tidegate.contracts.document.model import AvroSchema, Mask
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro_decoder import MALFORMED
+from tidegate.contracts.formats.avro_types import AvroType, parse
+from tidegate.contracts.formats.column_values import json_text
+from tidegate.contracts.formats.framing import PREFIX_BYTES
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.avro_masks import compile_avro_masks
+from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.verdict import Violation
 
 _UNREADABLE: Final = {"avro": b"", "json-schema": b"null"}
 """What stands for a value that cannot be read, and that its contract has written all the same."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import Position, Vector
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import Position, Vector
 
 _MOST_OFFSETS = 1 << 63
 _SHOWN = 5

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from contracts.stream.bounds import MOST_PLACES, Instant, Offsets, StreamText
-from contracts.stream.counts import Count
+from tidegate.contracts.stream.bounds import MOST_PLACES, Instant, Offsets, StreamText
+from tidegate.contracts.stream.counts import Count
 
 PlaceText = Annotated[str, Field(pattern=r"^[0-9]{1,19}/[0-9]{1,19}$")]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.stream.fates import Upserts
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.fates import Upserts
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 RECORDS = pa.schema(
     [

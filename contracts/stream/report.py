@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from contracts.stream.bounds import (
+from tidegate.contracts.stream.bounds import (
     MOST_COLUMNS,
     MOST_EXPECTATIONS,
     MOST_RECORDS,
@@ -26,8 +26,8 @@ from contracts.stream.bounds import (
     TopicText,
     VersionText,
 )
-from contracts.stream.counts import CodeText, Count, RuleCount
-from contracts.stream.shadow import ShadowResult
+from tidegate.contracts.stream.counts import CodeText, Count, RuleCount
+from tidegate.contracts.stream.shadow import ShadowResult
 
 
 class ExpectationOutcome(StrEnum):

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from contracts.stream.bounds import MOST_RULES, PointerText, VersionText
-from contracts.stream.counts import CodeText, Count, RuleCount, RuleKey, rule_counts
-from contracts.verdict import Stage
+from tidegate.contracts.stream.bounds import MOST_RULES, PointerText, VersionText
+from tidegate.contracts.stream.counts import CodeText, Count, RuleCount, RuleKey, rule_counts
+from tidegate.contracts.verdict import Stage
 
 MOST_SAMPLES = 20
 """Places of records that are kept, the newest."""

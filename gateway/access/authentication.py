@@ -11,12 +11,12 @@ import structlog
 from joserfc.jwk import KeySet
 from starlette.concurrency import run_in_threadpool
 
-from gateway.access.errors import Unauthenticated
-from gateway.access.jwks import IssuerKeys, reader
-from gateway.access.keys import Credentials, Find, KeyRing, read_token
-from gateway.access.principal import Principal
-from gateway.access.settings import AccessSettings
-from gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
+from tidegate.gateway.access.errors import Unauthenticated
+from tidegate.gateway.access.jwks import IssuerKeys, reader
+from tidegate.gateway.access.keys import Credentials, Find, KeyRing, read_token
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.access.settings import AccessSettings
+from tidegate.gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
 
 # Source: RFC 9110, clause 11.6.1; Basic stands first because browsers and Confluent clients can answer it.
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8", Bearer realm="tidegate"'}

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from gateway.access.errors import TooManyRequests
+from tidegate.gateway.access.errors import TooManyRequests
 
 T = TypeVar("T")
 _RETRY_AFTER_SECONDS: Final = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from contracts.errors import TidegateError
+from tidegate.contracts.errors import TidegateError
 
 
 class AccessError(TidegateError):

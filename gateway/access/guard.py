@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from contracts.errors import TidegateError
-from gateway.access.authentication import Authenticator
-from gateway.access.errors import Forbidden, Unauthenticated
-from gateway.access.limits import RateLimit
-from gateway.access.principal import ANONYMOUS, Principal
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.access.authentication import Authenticator
+from tidegate.gateway.access.errors import Forbidden, Unauthenticated
+from tidegate.gateway.access.limits import RateLimit
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
 
 NOBODY = Principal("nobody", ())
 """Who asks for a public page without saying who."""

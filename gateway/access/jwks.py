@@ -13,7 +13,7 @@ import structlog
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.errors import SettingsError, Unavailable
 
 _TIMEOUT_SECONDS = 5.0
 _MOST_BYTES = 1 << 20

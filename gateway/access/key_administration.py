@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
-from contracts.errors import ConflictError, NotFoundError, SettingsError
-from gateway.access.keys import Credentials, new_credentials, secret_hash
-from gateway.access.principal import Grant
-from gateway.storage.access import StoredKey
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
+from tidegate.gateway.access.keys import Credentials, new_credentials, secret_hash
+from tidegate.gateway.access.principal import Grant
+from tidegate.gateway.storage.access import StoredKey
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
 
 
 class KeyCabinet:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
 
-from gateway.access.principal import Principal, read_grants
-from gateway.storage.access import StoredKey
+from tidegate.gateway.access.principal import Principal, read_grants
+from tidegate.gateway.storage.access import StoredKey
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32

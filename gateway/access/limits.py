@@ -9,7 +9,7 @@ from limits import parse_many
 from limits.storage import MemoryStorage
 from limits.strategies import SlidingWindowCounterRateLimiter
 
-from gateway.access.errors import TooManyRequests
+from tidegate.gateway.access.errors import TooManyRequests
 
 
 class RateLimit:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from contracts.errors import SettingsError
-from gateway.access.errors import Forbidden
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.access.errors import Forbidden
 
 
 class Role(IntEnum):

@@ -1,7 +1,7 @@
 """Who may do what: one row for each operation of the native face and of the desk.
 
 The operations of the Confluent face carry their rules in the table that its router reads
-(`gateway.http.confluent.operations`). A test holds both tables to the application.
+(`tidegate.gateway.http.confluent.operations`). A test holds both tables to the application.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from gateway.access.principal import Role
+from tidegate.gateway.access.principal import Role
 
 
 class Reach(Enum):

@@ -10,9 +10,9 @@ from joserfc import jws, jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from contracts.errors import SettingsError
-from gateway.access.principal import Grant, Principal
-from gateway.access.settings import AccessSettings
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.access.principal import Grant, Principal
+from tidegate.gateway.access.settings import AccessSettings
 
 _TYPES = {None, "jwt", "at+jwt", "application/at+jwt"}
 _MOST_CHARACTERS = 16_384

@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import quote
 
-from contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
-from contracts.stream.counts import RuleCount
-from contracts.stream.reconciliation import Findings, ReconciliationResult
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.reconciliation import Findings, ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity
 
 _MOST_RULES = 5
 _MOST_PARTITIONS = 8

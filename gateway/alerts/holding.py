@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gateway.alerts.alert import Alert, AlertKind
+from tidegate.gateway.alerts.alert import Alert, AlertKind
 
 Key = tuple[str, AlertKind]
 

@@ -9,9 +9,9 @@ from threading import Condition, Thread
 
 import structlog
 
-from gateway.alerts.alert import Alert
-from gateway.alerts.holding import Holding
-from gateway.alerts.targets import Target, TargetError
+from tidegate.gateway.alerts.alert import Alert
+from tidegate.gateway.alerts.holding import Holding
+from tidegate.gateway.alerts.targets import Target, TargetError
 
 _log = structlog.get_logger()
 

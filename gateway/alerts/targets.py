@@ -11,9 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from contracts.errors import Unavailable
-from gateway.alerts.alert import Alert
-from gateway.alerts.settings import AlertSettings
+from tidegate.contracts.errors import Unavailable
+from tidegate.gateway.alerts.alert import Alert
+from tidegate.gateway.alerts.settings import AlertSettings
 
 _TIMEOUT_SECONDS = 10.0
 

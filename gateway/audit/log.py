@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
 
 T = TypeVar("T")
 

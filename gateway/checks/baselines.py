@@ -10,16 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from contracts.document.fingerprint import fingerprint
-from contracts.document.load import load_contract
-from contracts.document.model import DataContract
-from contracts.document.semver import precedence
-from contracts.errors import ContractError, Problem, SettingsError
-from gateway.checks.discovery import SUFFIXES, Candidate, Selection, contracts_below, is_contract
-from gateway.checks.git import Revision, load_contract_at
-from gateway.checks.history import BaseVersion, History
-from gateway.checks.shown import printable, shown_path
-from gateway.client.registry import RegistryClient
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.load import load_contract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
+from tidegate.gateway.checks.discovery import SUFFIXES, Candidate, Selection, contracts_below, is_contract
+from tidegate.gateway.checks.git import Revision, load_contract_at
+from tidegate.gateway.checks.history import BaseVersion, History
+from tidegate.gateway.checks.shown import printable, shown_path
+from tidegate.gateway.client.registry import RegistryClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
-from contracts.compatibility.levels import is_transitive
-from contracts.compatibility.readers import compare_for
-from contracts.compatibility.versions import suggested_version
-from contracts.document.fingerprint import fingerprint
-from contracts.document.load import LoadedContract
-from contracts.document.model import Compatibility, DataContract
-from contracts.document.semver import precedence
-from contracts.errors import ContractError, Problem
-from contracts.judge.plan import check_compiles
-from gateway.checks.baselines import Baseline, Missing
-from gateway.checks.discovery import Candidate
-from gateway.checks.history import ENFORCED, BaseVersion, History
-from gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
-from gateway.checks.shown import printable, shown_path
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity
+from tidegate.contracts.compatibility.levels import is_transitive
+from tidegate.contracts.compatibility.readers import compare_for
+from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.load import LoadedContract
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.judge.plan import check_compiles
+from tidegate.gateway.checks.baselines import Baseline, Missing
+from tidegate.gateway.checks.discovery import Candidate
+from tidegate.gateway.checks.history import ENFORCED, BaseVersion, History
+from tidegate.gateway.checks.results import BaseName, CheckFinding, ContractCheck, Spot, spot_of
+from tidegate.gateway.checks.shown import printable, shown_path
 
 _RANK = {severity: rank for rank, severity in enumerate(FindingSeverity)}
 

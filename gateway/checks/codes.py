@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
-from contracts.inclusion.avro import CODES as AVRO_CODES
-from contracts.inclusion.json_schema.codes import CODES as JSON_SCHEMA_CODES
+from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
+from tidegate.contracts.inclusion.avro import CODES as AVRO_CODES
+from tidegate.contracts.inclusion.json_schema.codes import CODES as JSON_SCHEMA_CODES
 
 OWN_CODES: Final = {
     "contract.invalid": "the document does not compile",

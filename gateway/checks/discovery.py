@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from contracts.document.load import MAX_JSON_BYTES, LoadedContract
-from contracts.errors import ContractError, Problem, SettingsError
-from contracts.lint.lint import lint
-from gateway.checks.shown import shown_path
+from tidegate.contracts.document.load import MAX_JSON_BYTES, LoadedContract
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.checks.shown import shown_path
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self, cast
 
-from contracts.document.load import LoadedContract, parse_contract
-from contracts.errors import SettingsError
+from tidegate.contracts.document.load import LoadedContract, parse_contract
+from tidegate.contracts.errors import SettingsError
 
 _REGULAR = ("100644", "100755")
 

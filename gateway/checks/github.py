@@ -9,12 +9,12 @@ import html
 from collections.abc import Iterator
 from pathlib import Path
 
-from contracts.compatibility.finding import FindingSeverity
-from gateway.checks.people import counted
-from gateway.checks.places import from_root
-from gateway.checks.results import CheckFinding, CheckReport, ContractCheck
-from gateway.checks.sarif import message
-from gateway.checks.shown import printable
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.gateway.checks.people import counted
+from tidegate.gateway.checks.places import from_root
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck
+from tidegate.gateway.checks.sarif import message
+from tidegate.gateway.checks.shown import printable
 
 _COMMANDS = {
     FindingSeverity.BREAKING: "error",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from contracts.document.model import Consumer, DataContract, Status
-from contracts.document.semver import precedence
-from contracts.errors import Problem
-from gateway.checks.results import line_of
+from tidegate.contracts.document.model import Consumer, DataContract, Status
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import Problem
+from tidegate.gateway.checks.results import line_of
 
 ENFORCED = (Status.ACTIVE, Status.DEPRECATED)
 

@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any
 
-from contracts.compatibility.finding import FindingSeverity
-from contracts.inclusion.answer import Counterexample
-from gateway.checks.results import CheckFinding, CheckReport, ContractCheck
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.inclusion.answer import Counterexample
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck
 
 CHECK_FORMAT = "tidegate/check/v1"
 DIFF_FORMAT = "tidegate/diff/v1"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from contracts.compatibility.finding import FindingSeverity
-from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
-from gateway.checks.shown import printable
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+from tidegate.gateway.checks.shown import printable
 
 _STYLES = {
     FindingSeverity.BREAKING: "bold red",

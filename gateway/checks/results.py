@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
-from contracts.compatibility.finding import Direction, Finding, FindingSeverity
-from contracts.document.load import LoadedContract
-from contracts.document.semver import precedence
-from contracts.errors import Problem
-from contracts.inclusion.answer import Counterexample, Outcome
-from gateway.checks.shown import shown_path
+from tidegate.contracts.compatibility.finding import Direction, Finding, FindingSeverity
+from tidegate.contracts.document.load import LoadedContract
+from tidegate.contracts.document.semver import precedence
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.gateway.checks.shown import shown_path
 
 _LONGEST_EXAMPLE = 400
 
@@ -41,7 +41,7 @@ class Spot:
 class CheckFinding:
     """One finding and the place in a file that people must look at.
 
-    The fields are those of `contracts.compatibility.finding.Finding`; `outcome` is None where nothing was compared,
+    The fields are those of `tidegate.contracts.compatibility.finding.Finding`; `outcome` is None where nothing was compared,
     such as for a contract that does not compile.
     """
 

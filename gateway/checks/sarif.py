@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from contracts.compatibility.finding import Direction, FindingSeverity
-from gateway.checks.codes import MEANINGS
-from gateway.checks.json_report import json_text
-from gateway.checks.places import from_root
-from gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
-from gateway.checks.shown import printable
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.gateway.checks.codes import MEANINGS
+from tidegate.gateway.checks.json_report import json_text
+from tidegate.gateway.checks.places import from_root
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
+from tidegate.gateway.checks.shown import printable
 
 _OF_READERS = ("schema.", "avro.")
 _FORWARD = "/forward"

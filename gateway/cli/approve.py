@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from contracts.errors import SettingsError
-from gateway.cli.publish import RegistryUrl
-from gateway.client.consumers import ConsumerClient
-from gateway.http.models.changes import ProposalInfo
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.client.consumers import ConsumerClient
+from tidegate.gateway.http.models.changes import ProposalInfo
 
 
 def approve(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from contracts.address_secrets import holds_secret
-from contracts.errors import SettingsError
+from tidegate.contracts.address_secrets import holds_secret
+from tidegate.contracts.errors import SettingsError
 
 _REGISTRY: Final = "TIDEGATE_REGISTRY_USER and TIDEGATE_REGISTRY_PASSWORD, or TIDEGATE_REGISTRY_TOKEN"
 _VARIABLES: Final = {

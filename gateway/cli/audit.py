@@ -10,12 +10,12 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from contracts.errors import SettingsError
-from gateway.audit.log import AuditLog
-from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
-from gateway.cli.terminal import err, out
-from gateway.exits import ExitCode
-from gateway.storage.audit_chain import (
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.audit.log import AuditLog
+from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
+from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.storage.audit_chain import (
     AuditEntry,
     ChainReport,
     canonical_json,

@@ -11,23 +11,23 @@ from typing import Annotated
 
 import typer
 
-from contracts.document.model import Compatibility
-from contracts.errors import SettingsError
-from gateway.checks.baselines import Baseline, FolderBaseline, GitBaseline, RegistryBaseline
-from gateway.checks.checking import check as check_candidates
-from gateway.checks.discovery import Selection, read_candidate, select
-from gateway.checks.git import Revision
-from gateway.checks.github import check_annotations, step_summary
-from gateway.checks.json_report import check_json
-from gateway.checks.junit import check_junit
-from gateway.checks.people import report_lines
-from gateway.checks.places import repository_root
-from gateway.checks.results import CheckReport, FailOn
-from gateway.checks.sarif import check_sarif
-from gateway.cli.publish import RegistryUrl
-from gateway.cli.terminal import out
-from gateway.client.registry import RegistryClient
-from gateway.exits import ExitCode
+from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.checks.baselines import Baseline, FolderBaseline, GitBaseline, RegistryBaseline
+from tidegate.gateway.checks.checking import check as check_candidates
+from tidegate.gateway.checks.discovery import Selection, read_candidate, select
+from tidegate.gateway.checks.git import Revision
+from tidegate.gateway.checks.github import check_annotations, step_summary
+from tidegate.gateway.checks.json_report import check_json
+from tidegate.gateway.checks.junit import check_junit
+from tidegate.gateway.checks.people import report_lines
+from tidegate.gateway.checks.places import repository_root
+from tidegate.gateway.checks.results import CheckReport, FailOn
+from tidegate.gateway.checks.sarif import check_sarif
+from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.exits import ExitCode
 
 REGISTRY = "registry"
 GIT = "git:"

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from contracts.errors import SettingsError
-from contracts.lint.lint import lint
-from gateway.cli.publish import RegistryUrl
-from gateway.client.consumers import ConsumerClient
-from gateway.exits import ExitCode
-from gateway.http.models.changes import ChangeInfo, ConsumerInfo
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.client.consumers import ConsumerClient
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.http.models.changes import ChangeInfo, ConsumerInfo
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _FINGERPRINT = re.compile("[0-9a-f]{64}")

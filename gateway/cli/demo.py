@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from contracts.errors import SettingsError
-from gateway.cli.demo_screen import DemoScreen
-from gateway.cli.demo_summary import summary
-from gateway.cli.jars import JarsProgress
-from gateway.cli.terminal import out
-from gateway.embedded.demo.run import Finished, run_demo
-from gateway.embedded.runtime import Runtime, RuntimeOptions
-from gateway.embedded.signals import ending_signals
-from gateway.embedded.up import watch
-from gateway.exits import ExitCode
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.cli.demo_screen import DemoScreen
+from tidegate.gateway.cli.demo_summary import summary
+from tidegate.gateway.cli.jars import JarsProgress
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.embedded.demo.run import Finished, run_demo
+from tidegate.gateway.embedded.runtime import Runtime, RuntimeOptions
+from tidegate.gateway.embedded.signals import ending_signals
+from tidegate.gateway.embedded.up import watch
+from tidegate.gateway.exits import ExitCode
 
 # A run of a minute is over before the second compiler pays: a third less work for the machine's cores.
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

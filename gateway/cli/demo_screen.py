@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
-from contracts.stream.report import BatchReport
+from tidegate.contracts.stream.report import BatchReport
 
 _LABEL_WIDTH = 20
 

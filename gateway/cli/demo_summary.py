@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from contracts.document.model import DataContract
-from gateway.embedded.demo.figures import StreamFigures, StreamResult
-from gateway.embedded.demo.run import Finished
+from tidegate.contracts.document.model import DataContract
+from tidegate.gateway.embedded.demo.figures import StreamFigures, StreamResult
+from tidegate.gateway.embedded.demo.run import Finished
 
 _NAME_WIDTH = 28
 

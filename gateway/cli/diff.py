@@ -9,16 +9,16 @@ from typing import Annotated
 
 import typer
 
-from contracts.document.load import LoadedContract, load_contract
-from contracts.errors import ContractError, SettingsError
-from gateway.checks.checking import compare_documents
-from gateway.checks.git import Revision, load_contract_at
-from gateway.checks.json_report import diff_json
-from gateway.checks.people import contract_lines, counted
-from gateway.cli.check import GIT, Level
-from gateway.cli.publish import RegistryUrl
-from gateway.cli.terminal import out
-from gateway.client.registry import RegistryClient
+from tidegate.contracts.document.load import LoadedContract, load_contract
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.gateway.checks.checking import compare_documents
+from tidegate.gateway.checks.git import Revision, load_contract_at
+from tidegate.gateway.checks.json_report import diff_json
+from tidegate.gateway.checks.people import contract_lines, counted
+from tidegate.gateway.cli.check import GIT, Level
+from tidegate.gateway.cli.publish import RegistryUrl
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.client.registry import RegistryClient
 
 _REGISTRY = "registry:"
 _HELP = "A file, `registry:ID@VERSION` (or @latest), or `git:REF:PATH`."

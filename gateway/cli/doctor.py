@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from gateway.cli.terminal import out
-from gateway.embedded.doctor import Finding, examine
-from gateway.exits import ExitCode
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.embedded.doctor import Finding, examine
+from tidegate.gateway.exits import ExitCode
 
 State = Annotated[Path, typer.Option(help="State folder to look at.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]

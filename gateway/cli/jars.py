@@ -7,8 +7,8 @@ from typing import Annotated, Self
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from gateway.cli.terminal import err, out
-from gateway.embedded.jars import LOCK_FILE, ensure_jars, relock
+from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.embedded.jars import LOCK_FILE, ensure_jars, relock
 
 Relock = Annotated[
     bool,

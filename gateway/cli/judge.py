@@ -17,17 +17,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from contracts.document.model import AvroSchema, DataContract
-from contracts.errors import SettingsError, Unavailable
-from contracts.explain.account import Teller, Told
-from contracts.formats.subject_schemas import SubjectSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.lint.lint import lint
-from contracts.verdict import Disposition, Stage, Verdict
-from gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
-from gateway.cli.terminal import err, out
-from gateway.client.registry import RegistryClient
-from gateway.exits import ExitCode
+from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.verdict import Disposition, Stage, Verdict
+from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
+from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.exits import ExitCode
 
 ContractFile = Annotated[
     Path,

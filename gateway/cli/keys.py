@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from gateway.access.key_administration import KeyCabinet
-from gateway.access.principal import read_grants
-from gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
-from gateway.cli.terminal import err, out
-from gateway.clock import now
-from gateway.storage.access import StoredKey
+from tidegate.gateway.access.key_administration import KeyCabinet
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
+from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.clock import now
+from tidegate.gateway.storage.access import StoredKey
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 

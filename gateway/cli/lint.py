@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from contracts.document.model import DataContract
-from contracts.errors import ContractError
-from contracts.expectations.vocabulary import VOCABULARY
-from contracts.lint.lint import lint as lint_document
-from gateway.cli.terminal import err, out, show_error, show_warnings
-from gateway.exits import ExitCode
-from gateway.registry.schemas.imported_rules import carried_rules
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.expectations.vocabulary import VOCABULARY
+from tidegate.contracts.lint.lint import lint as lint_document
+from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.registry.schemas.imported_rules import carried_rules
 
 Files = Annotated[
     list[Path],

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from contracts.errors import ConflictError, ContractError
-from contracts.lint.lint import lint
-from gateway.cli.terminal import err, out, show_error, show_warnings
-from gateway.client.registry import RegistryClient
-from gateway.exits import ExitCode
+from tidegate.contracts.errors import ConflictError, ContractError
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.terminal import err, out, show_error, show_warnings
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.exits import ExitCode
 
 Files = Annotated[
     list[Path],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Final
 
-from contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError
 
 _BLOCK_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from contracts.errors import SettingsError
-from gateway.storage.database import Database
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.storage.database import Database
 
 DatabaseUrl = Annotated[
     str,

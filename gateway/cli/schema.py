@@ -18,4 +18,4 @@ def schema() -> None:
     Examples:
       tidegate schema > tidegate-v1.schema.json
     """
-    typer.echo((files("schemas") / "meta" / "tidegate-v1.schema.json").read_text("utf-8"), nl=False)
+    typer.echo((files("tidegate.schemas") / "meta" / "tidegate-v1.schema.json").read_text("utf-8"), nl=False)

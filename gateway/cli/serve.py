@@ -20,12 +20,12 @@ import uvicorn
 from pydantic import ValidationError
 from structlog.typing import Processor
 
-from contracts.address_secrets import mask_event
-from contracts.crash import crash_told
-from contracts.errors import SettingsError
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.settings import GatewaySettings
+from tidegate.contracts.address_secrets import mask_event
+from tidegate.contracts.crash import crash_told
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.settings import GatewaySettings
 
 _SHUTDOWN_SECONDS = 4
 """How long requests under way are answered after SIGTERM."""

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from contracts.stream.counts import RuleCount
-from contracts.stream.shadow import ShadowFindings
-from gateway.cli.streams import DEFAULT_URL, RegistryUrl, Stream
-from gateway.cli.terminal import out
-from gateway.client.registry import RegistryClient
-from gateway.exits import ExitCode
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.cli.streams import DEFAULT_URL, RegistryUrl, Stream
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.exits import ExitCode
 
 _MOST_SHOWN = 5
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from contracts.stream.control import RecordPosition, StreamControl
-from gateway.cli.terminal import out
-from gateway.client.registry import RegistryClient
+from tidegate.contracts.stream.control import RecordPosition, StreamControl
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.client.registry import RegistryClient
 
 Stream = Annotated[str, typer.Argument(metavar="STREAM", help="Name of the stream: the id of its contract.")]
 RegistryUrl = Annotated[str, typer.Option(envvar="TIDEGATE_REGISTRY_URL", help="Address of the registry.")]

@@ -8,10 +8,10 @@ from typing import Annotated
 import orjson
 import typer
 
-from contracts.errors import SettingsError
-from contracts.expectations.suite import read_suite, write_suite
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.expectations.suite import read_suite, write_suite
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
 
 ContractFile = Annotated[
     Path,

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from contracts.address_secrets import masked
-from contracts.errors import ContractError, Problem, TidegateError
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.errors import ContractError, Problem, TidegateError
 
 if TYPE_CHECKING:
-    from contracts.document.load import LoadedContract  # brings the judge, which `--help` needs not load
+    from tidegate.contracts.document.load import (
+        LoadedContract,  # brings the judge, which `--help` needs not load
+    )
 
 # Soft wrap: a line is a line, so that `grep` and editors find `file:line:column`.
 out = Console(highlight=False, soft_wrap=True)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
-from gateway.cli.terminal import err, out
-from gateway.exits import ExitCode
-from gateway.topics.cluster import Cluster
-from gateway.topics.document import load_topics
-from gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.gateway.cli.terminal import err, out
+from tidegate.gateway.exits import ExitCode
+from tidegate.gateway.topics.cluster import Cluster
+from tidegate.gateway.topics.document import load_topics
+from tidegate.gateway.topics.plan import AddPartitions, Change, ChangeSetting, CreateTopic, Plan, plan_topics
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _PENDING = 2

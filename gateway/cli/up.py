@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from contracts.errors import SettingsError
-from gateway.cli.jars import JarsProgress
-from gateway.cli.terminal import out
-from gateway.embedded.runtime import Runtime, RuntimeOptions
-from gateway.embedded.signals import ending_signals
-from gateway.embedded.up import serve_contracts, watch
-from gateway.exits import ExitCode
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.cli.jars import JarsProgress
+from tidegate.gateway.cli.terminal import out
+from tidegate.gateway.embedded.runtime import Runtime, RuntimeOptions
+from tidegate.gateway.embedded.signals import ending_signals
+from tidegate.gateway.embedded.up import serve_contracts, watch
+from tidegate.gateway.exits import ExitCode
 
 _LABEL_WIDTH = 10
 

@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from contracts.errors import SettingsError
-from gateway.exits import ExitCode
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.exits import ExitCode
 
 GROUP = "tidegate.verbs"
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -47,110 +47,125 @@ class Verb:
 
 VERBS = (
     Verb(
-        "lint", "gateway.cli.lint:lint", "Check contract documents, and say where they are wrong.", _CONTRACTS
+        "lint",
+        "tidegate.gateway.cli.lint:lint",
+        "Check contract documents, and say where they are wrong.",
+        _CONTRACTS,
     ),
     Verb(
         "check",
-        "gateway.cli.check:check",
+        "tidegate.gateway.cli.check:check",
         "Check what a change of contracts would break, before it merges.",
         _CONTRACTS,
     ),
     Verb(
         "diff",
-        "gateway.cli.diff:diff",
+        "tidegate.gateway.cli.diff:diff",
         "Show what changes between two contracts, and whom it breaks.",
         _CONTRACTS,
     ),
-    Verb("judge", "gateway.cli.judge:judge", "Judge records by a contract, as the job would.", _CONTRACTS),
+    Verb(
+        "judge",
+        "tidegate.gateway.cli.judge:judge",
+        "Judge records by a contract, as the job would.",
+        _CONTRACTS,
+    ),
     Verb(
         "publish",
-        "gateway.cli.publish:publish",
+        "tidegate.gateway.cli.publish:publish",
         "Publish contract versions; a schema file travels inside its contract.",
         _CONTRACTS,
     ),
     Verb(
         "promote",
-        "gateway.cli.shadow:promote",
+        "tidegate.gateway.cli.shadow:promote",
         "Show what a draft would change, and have it enforced.",
         _CONTRACTS,
     ),
     Verb(
         "approve",
-        "gateway.cli.approve:approve",
+        "tidegate.gateway.cli.approve:approve",
         "Approve a change that weakens an enforced contract, or list those that wait.",
         _CONTRACTS,
     ),
     Verb(
         "consumers",
-        "gateway.cli.consumers:consumers",
+        "tidegate.gateway.cli.consumers:consumers",
         "Show and change who reads a contract's records; see whom a change breaks; agree to it.",
         _CONTRACTS,
-        "gateway.cli.consumers:app",
+        "tidegate.gateway.cli.consumers:app",
     ),
     Verb(
         "suite",
-        "gateway.cli.suite:suite",
+        "tidegate.gateway.cli.suite:suite",
         "Write a contract's expectations as a suite of Great Expectations, or a suite as a contract's expectations.",
         _CONTRACTS,
     ),
     Verb(
         "schema",
-        "gateway.cli.schema:schema",
+        "tidegate.gateway.cli.schema:schema",
         "Print the JSON Schema of contract documents, for editors.",
         _CONTRACTS,
     ),
     Verb(
         "keys",
-        "gateway.cli.keys:keys",
+        "tidegate.gateway.cli.keys:keys",
         "Make, list and revoke API keys of a registry.",
         _REGISTRY,
-        "gateway.cli.keys:app",
+        "tidegate.gateway.cli.keys:app",
     ),
     Verb(
         "audit",
-        "gateway.cli.audit:audit",
+        "tidegate.gateway.cli.audit:audit",
         "Export the log of changes, or check its chain.",
         _REGISTRY,
-        "gateway.cli.audit:app",
+        "tidegate.gateway.cli.audit:app",
     ),
     Verb(
         "serve",
-        "gateway.cli.serve:serve",
+        "tidegate.gateway.cli.serve:serve",
         "Serve the registry and its pages until SIGTERM or Ctrl-C.",
         _RUNNING,
     ),
-    Verb("pause", "gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
-    Verb("resume", "gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
+    Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
+    Verb("resume", "tidegate.gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
     Verb(
         "quarantine-record",
-        "gateway.cli.streams:quarantine_record",
+        "tidegate.gateway.cli.streams:quarantine_record",
         "Set one record aside that stops its stream.",
         _RUNNING,
     ),
     Verb(
         "shadow",
-        "gateway.cli.shadow:shadow",
+        "tidegate.gateway.cli.shadow:shadow",
         "Judge another version beside the enforced one, and only report.",
         _RUNNING,
     ),
-    Verb("demo", "gateway.cli.demo:demo", "Enforce contracts on two streams, and check every sum.", _RUNNING),
-    Verb("up", "gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING),
+    Verb(
+        "demo",
+        "tidegate.gateway.cli.demo:demo",
+        "Enforce contracts on two streams, and check every sum.",
+        _RUNNING,
+    ),
+    Verb(
+        "up", "tidegate.gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING
+    ),
     Verb(
         "topics",
-        "gateway.cli.topics:topics",
+        "tidegate.gateway.cli.topics:topics",
         "Show what a cluster lacks of the topics in a file, and make it so.",
         _RUNNING,
-        "gateway.cli.topics:app",
+        "tidegate.gateway.cli.topics:app",
     ),
     Verb(
         "jars",
-        "gateway.cli.jars:jars",
+        "tidegate.gateway.cli.jars:jars",
         "Install the jars of broker and job, or check those that are there.",
         _MACHINE,
     ),
     Verb(
         "doctor",
-        "gateway.cli.doctor:doctor",
+        "tidegate.gateway.cli.doctor:doctor",
         "Look at this machine: versions, jars, ports, disk, memory, what runs.",
         _MACHINE,
     ),
@@ -209,7 +224,7 @@ class _LazyCommand(TyperCommand):
 
 def _offer_jars() -> None:
     """Point the job at the cached jars, unless somebody chose others or there are none."""
-    jars = resolve_name("gateway.embedded.jars:find_jars")()
+    jars = resolve_name("tidegate.gateway.embedded.jars:find_jars")()
     if jars is not None:
         os.environ.setdefault("TIDEGATE_SPARK_JARS", str(jars.spark_dir))
 

@@ -10,11 +10,11 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from contracts.document.load import LoadedContract, dump_contract
-from contracts.errors import ContractError, NotFoundError, Problem, SettingsError
-from gateway.client.registry import RegistryClient
-from gateway.http.models.answers import ContractDetail
-from gateway.http.models.changes import (
+from tidegate.contracts.document.load import LoadedContract, dump_contract
+from tidegate.contracts.errors import ContractError, NotFoundError, Problem, SettingsError
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.http.models.answers import ContractDetail
+from tidegate.gateway.http.models.changes import (
     AcknowledgementInfo,
     ChangeInfo,
     ConsumerInfo,

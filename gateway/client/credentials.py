@@ -9,7 +9,7 @@ import httpx
 from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError
 
 
 class RegistryCredentials(BaseSettings):

@@ -12,13 +12,20 @@ from urllib.parse import quote
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from contracts.document.load import LoadedContract, dump_contract, parse_contract
-from contracts.document.model import Consumer, Status
-from contracts.errors import ConflictError, ContractError, NotFoundError, Problem, SettingsError, Unavailable
-from contracts.formats.subject_schemas import SubjectSchemas
-from contracts.stream.control import RecordPosition, StreamControl
-from contracts.stream.shadow import ShadowFindings
-from gateway.client.credentials import RegistryCredentials
+from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
+from tidegate.contracts.document.model import Consumer, Status
+from tidegate.contracts.errors import (
+    ConflictError,
+    ContractError,
+    NotFoundError,
+    Problem,
+    SettingsError,
+    Unavailable,
+)
+from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.stream.control import RecordPosition, StreamControl
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.client.credentials import RegistryCredentials
 
 M = TypeVar("M", bound=BaseModel)
 

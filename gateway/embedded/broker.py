@@ -15,11 +15,11 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from contracts.errors import SettingsError, Unavailable
-from gateway.embedded import ports
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from gateway.embedded.processes import Child, Command, RunDirectory
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import Child, Command, RunDirectory
 
 _START_DEADLINE_SECONDS = 90
 _STOP_DEADLINE_SECONDS = 20

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 
-from contracts.errors import SettingsError
-from gateway.embedded import ports
-from gateway.embedded.broker import BrokerOptions
-from gateway.embedded.jars import default_cache
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.broker import BrokerOptions
+from tidegate.gateway.embedded.jars import default_cache
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
 
 _PYSPARK = "4.1.3"
 _PYTHONS = ((3, 11), (3, 13))

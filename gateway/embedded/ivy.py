@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contracts.errors import SettingsError, Unavailable
-from gateway.embedded.java import Java
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.embedded.java import Java
 
 Progress = Callable[[str, int, int], None]
 """Called with a phase ("resolve", "download", "verify"), how many jars are done, and of how many."""

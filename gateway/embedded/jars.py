@@ -19,9 +19,9 @@ from pathlib import Path
 
 import platformdirs
 
-from contracts.errors import SettingsError
-from gateway.embedded.ivy import Progress, Resolution, resolve
-from gateway.embedded.java import find_java
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded.ivy import Progress, Resolution, resolve
+from tidegate.gateway.embedded.java import find_java
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 IVY_FILE = Path(__file__).with_name("ivy.xml")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError
 
 OLDEST, NEWEST = 17, 21
 """Major versions. Source: Spark 4.1 documentation ("Java 17/21"); Kafka 4 brokers need 17."""

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError
 
 HOST = "127.0.0.1"
 """The embedded run listens here only. A number, because `localhost` may resolve to ::1 first."""

@@ -15,16 +15,16 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.errors import StreamStopped, Unavailable
-from gateway.client.registry import RegistryClient
-from gateway.embedded import ports
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.ivy import Progress, pyspark_home
-from gateway.embedded.jars import default_cache
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import Child, Command
-from gateway.embedded.state import StateDirectory
-from gateway.exits import ExitCode
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.ivy import Progress, pyspark_home
+from tidegate.gateway.embedded.jars import default_cache
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import Child, Command
+from tidegate.gateway.embedded.state import StateDirectory
+from tidegate.gateway.exits import ExitCode
 
 _GATEWAY_DEADLINE_SECONDS = 60
 _JOB_DEADLINE_SECONDS = 180
@@ -209,7 +209,7 @@ class Runtime:
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> None:
         self._started[name] = time.monotonic()
         # -P: a folder `contracts` where the person happens to stand must not be imported.
-        command = [sys.executable, "-P", "-m", "gateway.cli.main", *arguments]
+        command = [sys.executable, "-P", "-m", "tidegate.gateway.cli.main", *arguments]
         environment = environment | {"PYTHONUNBUFFERED": "1"} | dict.fromkeys(_OF_OTHER_BROKERS, "")
         self._children[name] = self._state.run.start(Command(name, command, environment))
 

@@ -10,8 +10,8 @@ from typing import IO, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from contracts.errors import SettingsError
-from gateway.embedded.processes import RunDirectory
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded.processes import RunDirectory
 
 _MARKER = "tidegate-state.json"
 _LOCK = "lock"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from contracts.lint.lint import lint
-from gateway.embedded.runtime import Runtime, Show
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.embedded.runtime import Runtime, Show
 
 _LOOK_SECONDS = 0.5
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from contracts.errors import TidegateError
-from gateway.access.errors import AccessError
-from gateway.http import problems
-from gateway.http.confluent.answers import confluent_answer
-from gateway.http.desk.rendering import page
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.access.errors import AccessError
+from tidegate.gateway.http import problems
+from tidegate.gateway.http.confluent.answers import confluent_answer
+from tidegate.gateway.http.desk.rendering import page
 
 _NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
 

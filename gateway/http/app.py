@@ -10,16 +10,16 @@ import structlog
 from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from gateway.access.guard import AccessGuard
-from gateway.factory import Factory
-from gateway.http import problems
-from gateway.http.answers import turned_away
-from gateway.http.confluent import openapi as confluent
-from gateway.http.confluent.face import ConfluentFace
-from gateway.http.desk import routes
-from gateway.http.gate import permit
-from gateway.http.headers import SecurityHeaders
-from gateway.http.native import (
+from tidegate.gateway.access.guard import AccessGuard
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http import problems
+from tidegate.gateway.http.answers import turned_away
+from tidegate.gateway.http.confluent import openapi as confluent
+from tidegate.gateway.http.confluent.face import ConfluentFace
+from tidegate.gateway.http.desk import routes
+from tidegate.gateway.http.gate import permit
+from tidegate.gateway.http.headers import SecurityHeaders
+from tidegate.gateway.http.native import (
     adoptions,
     approvals,
     audit,
@@ -36,7 +36,7 @@ from gateway.http.native import (
     stream_controls,
     streams,
 )
-from gateway.http.openapi import DocumentedApi
+from tidegate.gateway.http.openapi import DocumentedApi
 
 _log = structlog.get_logger()
 

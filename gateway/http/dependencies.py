@@ -8,9 +8,9 @@ from typing import Annotated, Any, TypeVar, cast
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 
-from contracts.errors import Problem
-from gateway.factory import Factory
-from gateway.http.problems import BodyTooLarge, InvalidBody, UnknownMediaType
+from tidegate.contracts.errors import Problem
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.problems import BodyTooLarge, InvalidBody, UnknownMediaType
 
 M = TypeVar("M", bound=BaseModel)
 

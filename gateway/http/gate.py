@@ -8,12 +8,12 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from contracts.errors import NotFoundError
-from gateway.access.errors import Forbidden
-from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
-from gateway.access.rules import Reach, Rule, rule_of
-from gateway.http.dependencies import get_factory
-from gateway.storage.database import Database
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.access.errors import Forbidden
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
+from tidegate.gateway.access.rules import Reach, Rule, rule_of
+from tidegate.gateway.http.dependencies import get_factory
+from tidegate.gateway.storage.database import Database
 
 
 class SubjectHidden(NotFoundError):  # noqa: N818 - named for what the subject is to who asks

@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from gateway.access.rules import RULES, Reach
-from gateway.http.confluent import openapi as confluent
-from gateway.http.problems import ProblemDocument, responses
-from gateway.settings import GatewaySettings
+from tidegate.gateway.access.rules import RULES, Reach
+from tidegate.gateway.http.confluent import openapi as confluent
+from tidegate.gateway.http.problems import ProblemDocument, responses
+from tidegate.gateway.settings import GatewaySettings
 
 _REF = "#/components/schemas/{model}"
 _REPLACED = ("HTTPValidationError", "ValidationError")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contracts.errors import (
+from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
     NotFoundError,
@@ -25,12 +25,12 @@ from contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
-from gateway.http.models.changes import ChangeInfo, ProposalInfo
-from gateway.http.models.problems import ProblemPlace
-from gateway.registry.approvals import NotApproved
-from gateway.registry.changes import BreakingChange
-from gateway.storage.database import UnstorableText
+from tidegate.gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from tidegate.gateway.http.models.changes import ChangeInfo, ProposalInfo
+from tidegate.gateway.http.models.problems import ProblemPlace
+from tidegate.gateway.registry.approvals import NotApproved
+from tidegate.gateway.registry.changes import BreakingChange
+from tidegate.gateway.storage.database import UnstorableText
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_AFTER_SECONDS = 2

@@ -15,17 +15,17 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TypeVar
 
-from contracts.compatibility.weakening import Weakening, weakenings
-from contracts.document.load import dump_contract
-from contracts.document.model import DataContract, Status
-from contracts.errors import ConflictError, NotFoundError
-from gateway.access.errors import Forbidden
-from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
-from gateway.registry.subject_scope import ENFORCED
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.proposals import Proposal
-from gateway.storage.sql import ContractVersion, Stores
+from tidegate.contracts.compatibility.weakening import Weakening, weakenings
+from tidegate.contracts.document.load import dump_contract
+from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.gateway.access.errors import Forbidden
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
+from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 NOTHING = hashlib.sha256(b"").hexdigest()
 """Stands for the candidate's fingerprint when no version of the contract would be left."""

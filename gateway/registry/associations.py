@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from gateway.access.principal import Principal
-from gateway.registry.registration import Manner, SchemaRegistration
-from gateway.registry.schemas.entities import AssociationInfo, AssociationRequest
-from gateway.registry.schemas.errors import (
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.registry.registration import Manner, SchemaRegistration
+from tidegate.gateway.registry.schemas.entities import AssociationInfo, AssociationRequest
+from tidegate.gateway.registry.schemas.errors import (
     frozen,
     invalid_association,
     no_active_version,
@@ -19,13 +19,13 @@ from gateway.registry.schemas.errors import (
     subject_associated,
     subject_owned,
 )
-from gateway.registry.schemas.names import context_of, subject_to_register
-from gateway.registry.subject_deletion import SubjectDeletion
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
-from gateway.storage.subject_settings import StoredAssociation
-from gateway.storage.subjects import Deleted
+from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
+from tidegate.gateway.registry.subject_deletion import SubjectDeletion
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subject_settings import StoredAssociation
+from tidegate.gateway.storage.subjects import Deleted
 
 STRONG, WEAK = LIFECYCLES = ("STRONG", "WEAK")
 ANY_NAMESPACE = "-"

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from contracts.compatibility.consumers import unacknowledged
-from contracts.compatibility.finding import Comparison, Finding, FindingSeverity
-from contracts.compatibility.levels import is_transitive
-from contracts.compatibility.readers import compare_for
-from contracts.compatibility.versions import suggested_version
-from contracts.document.fingerprint import fingerprint
-from contracts.document.load import dump_contract
-from contracts.document.model import Compatibility, Consumer, DataContract
-from contracts.document.semver import major_of, next_major, precedence
-from contracts.errors import ConflictError
-from gateway.registry.schema_compatibility import LENIENT, Earlier, check_compatibility
-from gateway.registry.schemas.entities import Config
-from gateway.registry.schemas.names import subject_of
-from gateway.registry.subject_contracts import parsed_contract_schema
-from gateway.registry.subject_scope import ENFORCED, config_of
-from gateway.storage.sql import Stores
+from tidegate.contracts.compatibility.consumers import unacknowledged
+from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity
+from tidegate.contracts.compatibility.levels import is_transitive
+from tidegate.contracts.compatibility.readers import compare_for
+from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.load import dump_contract
+from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
+from tidegate.contracts.document.semver import major_of, next_major, precedence
+from tidegate.contracts.errors import ConflictError
+from tidegate.gateway.registry.schema_compatibility import LENIENT, Earlier, check_compatibility
+from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.schemas.names import subject_of
+from tidegate.gateway.registry.subject_contracts import parsed_contract_schema
+from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
+from tidegate.gateway.storage.sql import Stores
 
 _REMEMBERED = 32
 _TOLD = 3

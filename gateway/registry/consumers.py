@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 
-from contracts.compatibility.judging import Judge
-from contracts.document.fields import suggestion
-from contracts.document.load import parse_contract
-from contracts.document.model import Consumer, DataContract, JsonSchema, Status
-from contracts.errors import ConflictError, ContractError, NotFoundError, Problem
-from contracts.formats.json_schema import JsonSchemaFormat
-from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, may_publish, subject_of
-from gateway.registry.changes import Review, review
-from gateway.registry.lifecycle import find_alive
-from gateway.registry.publication import compiled, may_take_id
-from gateway.registry.subject_scope import ENFORCED
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.consumers import Acknowledgement, StoredConsumer
-from gateway.storage.database import Database
-from gateway.storage.sql import ContractVersion, Stores
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.document.fields import suggestion
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema, Status
+from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, may_publish, subject_of
+from tidegate.gateway.registry.changes import Review, review
+from tidegate.gateway.registry.lifecycle import find_alive
+from tidegate.gateway.registry.publication import compiled, may_take_id
+from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.consumers import Acknowledgement, StoredConsumer
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 _DEFINITION = "/schema/definition"
 

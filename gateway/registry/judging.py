@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from contracts.document.model import DataContract
-from contracts.explain.account import Teller, Told
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Verdict
-from gateway.registry.publication import Registry
-from gateway.registry.subject_reading import SubjectReader
-from gateway.registry.writers import with_writers
-from gateway.storage.sql import ContractVersion
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Verdict
+from tidegate.gateway.registry.publication import Registry
+from tidegate.gateway.registry.subject_reading import SubjectReader
+from tidegate.gateway.registry.writers import with_writers
+from tidegate.gateway.storage.sql import ContractVersion
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from contracts.document.model import DataContract, Status
-from contracts.errors import ConflictError, NotFoundError
-from contracts.judge.plan import compile_plan
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.registry.approvals import held_to_approval, write_held
-from gateway.registry.changes import check_publication
-from gateway.registry.schemas.names import subject_of
-from gateway.registry.subject_contracts import add_subject_version
-from gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.sql import ContractVersion, Stores
+from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.registry.approvals import held_to_approval, write_held
+from tidegate.gateway.registry.changes import check_publication
+from tidegate.gateway.registry.schemas.names import subject_of
+from tidegate.gateway.registry.subject_contracts import add_subject_version
+from tidegate.gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     Status.DRAFT: (Status.ACTIVE, Status.RETIRED),

@@ -7,22 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contracts.document.fingerprint import fingerprint
-from contracts.document.load import LoadedContract, dump_contract, parse_contract
-from contracts.document.model import DataContract, Status
-from contracts.document.semver import next_minor, precedence
-from contracts.errors import ConflictError, ContractError, NotFoundError, Problem
-from contracts.judge.plan import compile_plan
-from contracts.lint.spelling import Spelling, check_spelling
-from gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
-from gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
-from gateway.registry.changes import check_publication
-from gateway.registry.lifecycle import check_mode, find_alive
-from gateway.registry.subject_contracts import add_subject_version, next_number
-from gateway.registry.subject_scope import ENFORCED
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.sql import ContractVersion, Stores, VersionFilter
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
+from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.document.semver import next_minor, precedence
+from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.spelling import Spelling, check_spelling
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from tidegate.gateway.registry.changes import check_publication
+from tidegate.gateway.registry.lifecycle import check_mode, find_alive
+from tidegate.gateway.registry.subject_contracts import add_subject_version, next_number
+from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import ContractVersion, Stores, VersionFilter
 
 LATEST = "latest"
 

@@ -6,12 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contracts.document.model import Status
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
-from gateway.registry.registration_review import Judgement, governance, judge_against, judge_registration
-from gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier
-from gateway.registry.schema_content import (
+from tidegate.contracts.document.model import Status
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from tidegate.gateway.registry.registration_review import (
+    Judgement,
+    governance,
+    judge_against,
+    judge_registration,
+)
+from tidegate.gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier
+from tidegate.gateway.registry.schema_content import (
     SchemaContent,
     dialect_for,
     inherited_metadata,
@@ -22,10 +27,10 @@ from gateway.registry.schema_content import (
     resolve_references,
     rule_set_of,
 )
-from gateway.registry.schema_soundness import check_sound, reserved_conflicts
-from gateway.registry.schemas.dialects import NEWEST, Difference
-from gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
-from gateway.registry.schemas.errors import (
+from tidegate.gateway.registry.schema_soundness import check_sound, reserved_conflicts
+from tidegate.gateway.registry.schemas.dialects import NEWEST, Difference
+from tidegate.gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
+from tidegate.gateway.registry.schemas.errors import (
     IncompatibleSchema,
     id_mismatch,
     id_taken,
@@ -37,23 +42,23 @@ from gateway.registry.schemas.errors import (
     subject_not_found,
     version_not_found,
 )
-from gateway.registry.schemas.names import context_of, subject_to_register
-from gateway.registry.schemas.parsing import check_type
-from gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
-from gateway.registry.schemas.tags import inherited_tags, with_changed_tags
-from gateway.registry.subject_contracts import (
+from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
+from tidegate.gateway.registry.schemas.parsing import check_type
+from tidegate.gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
+from tidegate.gateway.registry.schemas.tags import inherited_tags, with_changed_tags
+from tidegate.gateway.registry.subject_contracts import (
     add_contract_version,
     foresee_version,
     line_of,
     next_number,
     plan_version,
 )
-from gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.schemas import StoredSchema
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1

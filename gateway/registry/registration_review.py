@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from contracts.compatibility.finding import Finding
-from contracts.compatibility.levels import is_transitive
-from contracts.document.model import Compatibility, DataContract, Status
-from contracts.document.semver import major_of
-from gateway.registry.changes import Review, Terms, compare_with, reviewed
-from gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
-from gateway.registry.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
-from gateway.registry.schemas.entities import Config
-from gateway.registry.subject_contracts import Line, group_of, plan_version
-from gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
-from gateway.storage.consumers import StoredConsumer
-from gateway.storage.sql import ContractVersion, Stores
+from tidegate.contracts.compatibility.finding import Finding
+from tidegate.contracts.compatibility.levels import is_transitive
+from tidegate.contracts.document.model import Compatibility, DataContract, Status
+from tidegate.contracts.document.semver import major_of
+from tidegate.gateway.registry.changes import Review, Terms, compare_with, reviewed
+from tidegate.gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier, check_compatibility
+from tidegate.gateway.registry.schema_content import (
+    OWN_PROPERTIES,
+    SchemaContent,
+    metadata_of,
+    parsed_version,
+)
+from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.subject_contracts import Line, group_of, plan_version
+from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
+from tidegate.gateway.storage.consumers import StoredConsumer
+from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 PUBLISHED = f"{OWN_PROPERTIES}fingerprint"
 """The property that the registry gives to versions that were published as contract documents."""

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from contracts.compatibility.finding import Direction
-from contracts.inclusion.answer import Difference, Inclusion, Outcome
-from contracts.inclusion.avro import includes as avro_includes
-from contracts.inclusion.json_schema import Pair
-from gateway.registry.schemas.dialects import NAMES, READINGS
-from gateway.registry.schemas.entities import AVRO, JSON, Config
-from gateway.registry.schemas.json_text import json_text
-from gateway.registry.schemas.leniency import closed, opened
-from gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
-from gateway.registry.subject_scope import DEFAULT_LEVEL
+from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
+from tidegate.contracts.inclusion.avro import includes as avro_includes
+from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.gateway.registry.schemas.dialects import NAMES, READINGS
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config
+from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.leniency import closed, opened
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
+from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL
 
 _REMEMBERED = 512
 _NOT_READABLE: Final = "schema.not-readable"

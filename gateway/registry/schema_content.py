@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gateway.registry.schemas.dialects import DRAFT_7, NEWEST
-from gateway.registry.schemas.entities import JSON, Metadata, Reference, RuleSet
-from gateway.registry.schemas.errors import invalid_schema, no_such_reference
-from gateway.registry.schemas.guid import schema_guid
-from gateway.registry.schemas.names import canonical, context_of, qualified
-from gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
-from gateway.storage.schemas import NewSchema, StoredSchema
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST
+from tidegate.gateway.registry.schemas.entities import JSON, Metadata, Reference, RuleSet
+from tidegate.gateway.registry.schemas.errors import invalid_schema, no_such_reference
+from tidegate.gateway.registry.schemas.guid import schema_guid
+from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
+from tidegate.gateway.storage.schemas import NewSchema, StoredSchema
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 OWN_PROPERTIES = "tidegate."
 """Begins the names of properties that the registry itself gives to a schema; they are never inherited."""

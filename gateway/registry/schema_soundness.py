@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from contracts.formats.json_fields import JsonFields
-from contracts.rules.cel import syntax_error
-from gateway.registry.schema_content import SchemaContent
-from gateway.registry.schemas.avro_text import named_types
-from gateway.registry.schemas.entities import AVRO, Config, Metadata, RuleSet
-from gateway.registry.schemas.errors import invalid_rule_set, invalid_schema
-from gateway.registry.schemas.expressions import parts_of
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.rules.cel import syntax_error
+from tidegate.gateway.registry.schema_content import SchemaContent
+from tidegate.gateway.registry.schemas.avro_text import named_types
+from tidegate.gateway.registry.schemas.entities import AVRO, Config, Metadata, RuleSet
+from tidegate.gateway.registry.schemas.errors import invalid_rule_set, invalid_schema
+from tidegate.gateway.registry.schemas.expressions import parts_of
 
 RESERVED: Final = "confluent:reserved"
 """The property of metadata that lists fields which a schema may have only later."""

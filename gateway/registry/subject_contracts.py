@@ -9,27 +9,32 @@ from typing import Any
 
 from fastavro.schema import to_parsing_canonical_form
 
-from contracts.document.fingerprint import fingerprint
-from contracts.document.load import dump_contract
-from contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
-from contracts.document.rule_model import Cel
-from contracts.document.semver import next_major, next_minor, next_patch, precedence
-from contracts.errors import ContractError
-from contracts.inclusion.answer import Outcome
-from contracts.judge.plan import compile_plan
-from gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
-from gateway.registry.schema_content import OWN_PROPERTIES, SchemaContent, metadata_of, parsed_version
-from gateway.registry.schemas.avro_text import avro_text
-from gateway.registry.schemas.dialects import NAMES
-from gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
-from gateway.registry.schemas.imported_classes import with_tags
-from gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
-from gateway.registry.schemas.json_text import json_text
-from gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
-from gateway.registry.schemas.parsing import ParsedSchema
-from gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
-from gateway.storage.sql import ContractVersion, Stores
-from gateway.storage.subjects import SubjectVersion
+from tidegate.contracts.document.fingerprint import fingerprint
+from tidegate.contracts.document.load import dump_contract
+from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.document.semver import next_major, next_minor, next_patch, precedence
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility, inclusion
+from tidegate.gateway.registry.schema_content import (
+    OWN_PROPERTIES,
+    SchemaContent,
+    metadata_of,
+    parsed_version,
+)
+from tidegate.gateway.registry.schemas.avro_text import avro_text
+from tidegate.gateway.registry.schemas.dialects import NAMES
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
+from tidegate.gateway.registry.schemas.imported_classes import with_tags
+from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
+from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema
+from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
+from tidegate.gateway.storage.sql import ContractVersion, Stores
+from tidegate.gateway.storage.subjects import SubjectVersion
 
 _FIRST = "1.0.0"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from gateway.access.principal import Principal
-from gateway.registry.approvals import held_to_approval, write_held
-from gateway.registry.schemas.errors import (
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.registry.approvals import held_to_approval, write_held
+from tidegate.gateway.registry.schemas.errors import (
     context_not_empty,
     referenced,
     subject_not_found,
@@ -17,13 +17,13 @@ from gateway.registry.schemas.errors import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
-from gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical, context_of, topic_of
-from gateway.registry.subject_reading import LATEST
-from gateway.registry.subject_scope import check_writable
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical, context_of, topic_of
+from tidegate.gateway.registry.subject_reading import LATEST
+from tidegate.gateway.registry.subject_scope import check_writable
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 
 class SubjectDeletion:

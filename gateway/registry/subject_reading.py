@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.registry.schema_content import metadata_of, parsed, references_of, rule_set_of
-from gateway.registry.schemas.avro_text import avro_text
-from gateway.registry.schemas.dialects import without_dialect
-from gateway.registry.schemas.entities import AVRO, Reference
-from gateway.registry.schemas.errors import (
+from tidegate.gateway.registry.schema_content import metadata_of, parsed, references_of, rule_set_of
+from tidegate.gateway.registry.schemas.avro_text import avro_text
+from tidegate.gateway.registry.schemas.dialects import without_dialect
+from tidegate.gateway.registry.schemas.entities import AVRO, Reference
+from tidegate.gateway.registry.schemas.errors import (
     invalid_version,
     schema_not_found,
     subject_not_found,
     version_not_found,
 )
-from gateway.registry.schemas.json_text import json_text
-from gateway.registry.schemas.names import (
+from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.names import (
     DEFAULT_CONTEXT,
     EVERY_CONTEXT,
     canonical,
@@ -25,10 +25,10 @@ from gateway.registry.schemas.names import (
     qualified,
     unqualified,
 )
-from gateway.storage.database import Database
-from gateway.storage.schemas import StoredSchema
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 LATEST = -1
 _MAX_VERSION = 2**31

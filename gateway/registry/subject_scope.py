@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contracts.document.model import Status
-from gateway.registry.schemas.entities import Config
-from gateway.registry.schemas.errors import read_only
-from gateway.registry.schemas.names import GLOBAL, scopes, topic_of
-from gateway.storage.sql import Stores
+from tidegate.contracts.document.model import Status
+from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.schemas.errors import read_only
+from tidegate.gateway.registry.schemas.names import GLOBAL, scopes, topic_of
+from tidegate.gateway.storage.sql import Stores
 
 DEFAULT_LEVEL = "BACKWARD"
 ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)

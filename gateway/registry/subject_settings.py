@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.registry.schemas.entities import Config
-from gateway.registry.schemas.errors import (
+from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.schemas.errors import (
     Refused,
     invalid_level,
     invalid_mode,
@@ -16,10 +16,10 @@ from gateway.registry.schemas.errors import (
     not_permitted,
     subject_not_found,
 )
-from gateway.registry.schemas.names import GLOBAL, canonical
-from gateway.registry.schemas.rule_sets import check_rule_set
-from gateway.registry.subject_reading import ListedSubjects
-from gateway.registry.subject_scope import (
+from tidegate.gateway.registry.schemas.names import GLOBAL, canonical
+from tidegate.gateway.registry.schemas.rule_sets import check_rule_set
+from tidegate.gateway.registry.subject_reading import ListedSubjects
+from tidegate.gateway.registry.subject_scope import (
     DEFAULT_LEVEL,
     IMPORT,
     LEVELS,
@@ -31,10 +31,10 @@ from gateway.registry.subject_scope import (
     mode_in_scope,
     mode_of,
 )
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
-from gateway.storage.subjects import Deleted
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.subjects import Deleted
 
 
 class SubjectSettings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan
-from gateway.registry.schemas.entities import AVRO, JSON
-from gateway.registry.schemas.names import subject_of
-from gateway.registry.subject_reading import ListedSubjects, SubjectReader
-from gateway.storage.schemas import StoredSchema
-from gateway.storage.subjects import Deleted
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON
+from tidegate.gateway.registry.schemas.names import subject_of
+from tidegate.gateway.registry.subject_reading import ListedSubjects, SubjectReader
+from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.subjects import Deleted
 
 _TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
 

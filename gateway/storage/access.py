@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Text, false, func, insert, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 
-from gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:

@@ -7,8 +7,8 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.adoption import Adoption, KeptAdoption
-from gateway.storage.tables import Instant, Table
+from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
+from tidegate.gateway.storage.tables import Instant, Table
 
 KEPT = 100
 """Adoptions of one stream that are kept. Each takes a person; their entries in the log of changes stay."""

@@ -8,8 +8,8 @@ from datetime import datetime
 from sqlalchemy import Integer, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained
-from gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained
+from tidegate.gateway.storage.tables import Instant, Table
 
 _CHUNK = 200
 

@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Text, delete, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.document.model import Consumer
-from gateway.storage.ordering import ByCodePoint
-from gateway.storage.tables import Instant, Table
+from tidegate.contracts.document.model import Consumer
+from tidegate.gateway.storage.ordering import ByCodePoint
+from tidegate.gateway.storage.tables import Instant, Table
 
 _NOBODY = ""  # no consumer has this id: the agreement to a break that touches nobody who is registered
 

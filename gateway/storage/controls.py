@@ -9,8 +9,8 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
-from gateway.storage.tables import Instant, Table
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.gateway.storage.tables import Instant, Table
 
 _KEPT = 200
 """Events and trips of one stream that are kept: what was told long ago is not told again."""

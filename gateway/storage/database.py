@@ -29,8 +29,8 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from contracts.errors import SettingsError, TidegateError, Unavailable
-from gateway.storage.sql import Stores
+from tidegate.contracts.errors import SettingsError, TidegateError, Unavailable
+from tidegate.gateway.storage.sql import Stores
 
 _LOCK_WAIT_SECONDS = 10.0
 _WRITERS_TURN = 0x71DE_6A7E  # any constant will do: PostgreSQL names advisory locks by number

@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import Boolean, ForeignKey, Index, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.report import BatchReport, ExpectationResult
-from gateway.storage.tables import BatchRow, Instant, Table
+from tidegate.contracts.stream.report import BatchReport, ExpectationResult
+from tidegate.gateway.storage.tables import BatchRow, Instant, Table
 
 
 class ExpectationResultRow(Table):

@@ -9,8 +9,8 @@ from datetime import datetime
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from gateway.storage.subject_tables import StatusChangeRow
-from gateway.storage.tables import VersionRow
+from tidegate.gateway.storage.subject_tables import StatusChangeRow
+from tidegate.gateway.storage.tables import VersionRow
 
 
 @dataclass(frozen=True, slots=True)

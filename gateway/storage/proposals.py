@@ -9,9 +9,9 @@ from datetime import datetime
 from sqlalchemy import ForeignKey, Text, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.compatibility.weakening import Weakening
-from gateway.storage.ordering import ByCodePoint
-from gateway.storage.tables import Instant, Table
+from tidegate.contracts.compatibility.weakening import Weakening
+from tidegate.gateway.storage.ordering import ByCodePoint
+from tidegate.gateway.storage.tables import Instant, Table
 
 MOST_PROPOSALS = 20
 """Most proposals that are kept for one contract; a new one takes the place of the oldest."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from contracts.errors import Unavailable
-from gateway.storage.database import Database
+from tidegate.contracts.errors import Unavailable
+from tidegate.gateway.storage.database import Database
 
 BrokerState = Literal["reachable", "unreachable", "not configured"]
 

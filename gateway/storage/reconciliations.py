@@ -8,8 +8,12 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult, StreamReconciliation
-from gateway.storage.tables import Instant, Table
+from tidegate.contracts.stream.reconciliation import (
+    ReconciliationRequest,
+    ReconciliationResult,
+    StreamReconciliation,
+)
+from tidegate.gateway.storage.tables import Instant, Table
 
 KEPT = 20
 """Reconciliations of one stream that are kept."""

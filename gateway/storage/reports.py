@@ -9,13 +9,13 @@ from pydantic import ValidationError
 from sqlalchemy import BigInteger, ColumnElement, delete, func, insert, select, type_coerce
 from sqlalchemy.orm import Session
 
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.storage.expectations import ExpectationResultRow, ExpectationStore
-from gateway.storage.ordering import ByCodePoint
-from gateway.storage.shadows import ShadowStore
-from gateway.storage.stream_sums import StreamSumStore
-from gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, to_microseconds
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.storage.expectations import ExpectationResultRow, ExpectationStore
+from tidegate.gateway.storage.ordering import ByCodePoint
+from tidegate.gateway.storage.shadows import ShadowStore
+from tidegate.gateway.storage.stream_sums import StreamSumStore
+from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, to_microseconds
 
 _MICROSECOND = timedelta(microseconds=1)
 _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.orm import Session
 
-from gateway.storage.subject_tables import NextIdRow, ReferenceRow, SchemaRow, SpentIdRow
+from tidegate.gateway.storage.subject_tables import NextIdRow, ReferenceRow, SchemaRow, SpentIdRow
 
 
 @dataclass(frozen=True, slots=True)

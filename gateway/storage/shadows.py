@@ -5,10 +5,10 @@ from __future__ import annotations
 from sqlalchemy import ForeignKey, Text, delete
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.report import BatchReport
-from contracts.stream.shadow import ShadowFindings
-from gateway.storage.controls import ControlStore
-from gateway.storage.tables import Table
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.storage.controls import ControlStore
+from tidegate.gateway.storage.tables import Table
 
 
 class ShadowRow(Table):

@@ -9,23 +9,23 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select
 from sqlalchemy.orm import Session
 
-from gateway.storage.access import KeyStore, begins_with
-from gateway.storage.adoptions import AdoptionStore
-from gateway.storage.audit import AuditStore
-from gateway.storage.consumers import ConsumerStore
-from gateway.storage.controls import ControlStore
-from gateway.storage.expectations import ExpectationStore
-from gateway.storage.lifecycle import LifecycleStore
-from gateway.storage.ordering import ByCodePoint
-from gateway.storage.proposals import ProposalStore
-from gateway.storage.reconciliations import ReconciliationStore
-from gateway.storage.reports import ReportStore
-from gateway.storage.schemas import SchemaStore
-from gateway.storage.shadows import ShadowStore
-from gateway.storage.stream_sums import StreamSumStore
-from gateway.storage.subject_settings import AssociationStore, SettingStore
-from gateway.storage.subjects import SubjectStore
-from gateway.storage.tables import ContractRow, VersionRow
+from tidegate.gateway.storage.access import KeyStore, begins_with
+from tidegate.gateway.storage.adoptions import AdoptionStore
+from tidegate.gateway.storage.audit import AuditStore
+from tidegate.gateway.storage.consumers import ConsumerStore
+from tidegate.gateway.storage.controls import ControlStore
+from tidegate.gateway.storage.expectations import ExpectationStore
+from tidegate.gateway.storage.lifecycle import LifecycleStore
+from tidegate.gateway.storage.ordering import ByCodePoint
+from tidegate.gateway.storage.proposals import ProposalStore
+from tidegate.gateway.storage.reconciliations import ReconciliationStore
+from tidegate.gateway.storage.reports import ReportStore
+from tidegate.gateway.storage.schemas import SchemaStore
+from tidegate.gateway.storage.shadows import ShadowStore
+from tidegate.gateway.storage.stream_sums import StreamSumStore
+from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
+from tidegate.gateway.storage.subjects import SubjectStore
+from tidegate.gateway.storage.tables import ContractRow, VersionRow
 
 _HIGHEST_ID = 2**31 - 1
 

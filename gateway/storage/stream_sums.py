@@ -13,11 +13,11 @@ from typing import Final
 from sqlalchemy import BigInteger, Integer, Text, UniqueConstraint, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from contracts.stream.bounds import MOST_RULES, MOST_STEPS
-from contracts.stream.counts import RuleCount, RuleKey
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.storage.tables import Table
+from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
+from tidegate.contracts.stream.counts import RuleCount, RuleKey
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.storage.tables import Table
 
 OTHER: Final = "(other)"
 """Rule and step under which all are counted for which a stream has no room; no contract can have a rule of that id."""

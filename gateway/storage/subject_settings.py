@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from gateway.storage.subject_tables import AssociationRow, SettingRow
+from tidegate.gateway.storage.subject_tables import AssociationRow, SettingRow
 
 
 @dataclass(frozen=True, slots=True)

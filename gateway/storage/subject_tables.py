@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Integer, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table
 
 Name = Text().with_variant(Text(collation="C"), "postgresql")
 """A text that every database orders by code point."""

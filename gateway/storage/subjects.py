@@ -11,9 +11,9 @@ from enum import Enum
 from sqlalchemy import ColumnElement, Row, Select, and_, delete, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
-from gateway.storage.access import begins_with
-from gateway.storage.schemas import SchemaStore, StoredSchema, stored_schema
-from gateway.storage.subject_tables import ReferenceRow, SchemaRow, SubjectVersionRow
+from tidegate.gateway.storage.access import begins_with
+from tidegate.gateway.storage.schemas import SchemaStore, StoredSchema, stored_schema
+from tidegate.gateway.storage.subject_tables import ReferenceRow, SchemaRow, SubjectVersionRow
 
 _CHUNK = 200
 
@@ -112,7 +112,7 @@ class SubjectStore:
 
     def unlinked_contracts(self) -> tuple[int, ...]:
         """List the contract versions, drafts left out, that are no version of a subject yet."""
-        from gateway.storage.tables import VersionRow  # noqa: PLC0415 - the other half of the store
+        from tidegate.gateway.storage.tables import VersionRow  # noqa: PLC0415 - the other half of the store
 
         linked = select(SubjectVersionRow.registry_id).where(SubjectVersionRow.registry_id.is_not(None))
         query = select(VersionRow.registry_id).where(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from contracts.errors import ConflictError
-from contracts.stream.adoption import Adoption, KeptAdoption
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
-from gateway.streams.controls import subject_of_stream
+from tidegate.contracts.errors import ConflictError
+from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.controls import subject_of_stream
 
 
 class Adoptions:

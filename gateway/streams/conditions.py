@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from contracts.stream.control import EventKind, StreamControl, StreamEvent
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent
 
 
 class Condition(StrEnum):

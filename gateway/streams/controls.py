@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
-from contracts.stream.evidence import EventPointer
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.reconciliation import HeartbeatAnswer
-from contracts.stream.report import BatchReport
-from gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
 
 Announce = Callable[[StreamEvent | Trip | StreamControl], None]
 """Told of what a job told, or of a pause by a person: once, after it is kept."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from contracts.errors import NotFoundError
-from contracts.stream.report import ExpectationOutcome
-from gateway.storage.database import Database
-from gateway.storage.expectations import PastResult
-from gateway.storage.sql import Stores
+from tidegate.contracts.errors import NotFoundError
+from tidegate.contracts.stream.report import ExpectationOutcome
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.expectations import PastResult
+from tidegate.gateway.storage.sql import Stores
 
 _MOST = 10_000
 _GOOD = frozenset({ExpectationOutcome.MET, ExpectationOutcome.SKIPPED})

@@ -14,16 +14,16 @@ from datetime import datetime
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from contracts.stream.control import StreamControl, StreamEvent
-from contracts.stream.reconciliation import Answer, ReconciliationResult
-from contracts.stream.report import BatchReport
-from contracts.stream.shadow import ShadowFindings
-from gateway.access.principal import Principal, subject_of
-from gateway.storage.database import Database
-from gateway.storage.reports import StreamSums
-from gateway.storage.sql import Stores
-from gateway.storage.stream_sums import RuleSum
-from gateway.streams.conditions import Condition, condition_of
+from tidegate.contracts.stream.control import StreamControl, StreamEvent
+from tidegate.contracts.stream.reconciliation import Answer, ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.access.principal import Principal, subject_of
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.reports import StreamSums
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.stream_sums import RuleSum
+from tidegate.gateway.streams.conditions import Condition, condition_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20

@@ -22,10 +22,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from contracts.errors import NotFoundError, Unavailable
-from contracts.stream.evidence import EventPointer, Evidence, headers_of, read_evidence
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, Evidence, headers_of, read_evidence
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.output_topics import quarantine_topic
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""

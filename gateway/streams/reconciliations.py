@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult, StreamReconciliation
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.storage.audit_chain import Change, content_hash
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
-from gateway.streams.controls import subject_of_stream, told_by
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.reconciliation import (
+    ReconciliationRequest,
+    ReconciliationResult,
+    StreamReconciliation,
+)
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.controls import subject_of_stream, told_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.access.principal import ANONYMOUS, Principal, subject_of
-from gateway.storage.database import Database
-from gateway.storage.reports import Buckets, StreamSums
-from gateway.storage.sql import Stores
-from gateway.streams.conditions import StreamCondition, condition_of
-from gateway.streams.controls import require_own, require_same, topic_told_by
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, subject_of
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.reports import Buckets, StreamSums
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.streams.conditions import StreamCondition, condition_of
+from tidegate.gateway.streams.controls import require_own, require_same, topic_told_by
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours

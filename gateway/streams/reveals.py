@@ -6,11 +6,11 @@ import getpass
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from contracts.stream.evidence import EventPointer
-from gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
-from gateway.storage.audit_chain import Change
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
+from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
 
 ACTION = "record.revealed"
 ROLE = Role.APPROVER

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from contracts.document.model import DataContract, Status
-from contracts.errors import ConflictError, NotFoundError
-from contracts.judge.plan import compile_plan
-from contracts.stream.control import StreamControl
-from contracts.stream.shadow import ShadowFindings
-from gateway.access.principal import ANONYMOUS, Principal
-from gateway.registry.changes import Review, review
-from gateway.registry.lifecycle import find_alive
-from gateway.registry.subject_scope import ENFORCED
-from gateway.storage.database import Database
-from gateway.storage.sql import ContractVersion, Stores
-from gateway.streams.controls import keep_control, subject_of_stream
+from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.control import StreamControl
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.registry.changes import Review, review
+from tidegate.gateway.registry.lifecycle import find_alive
+from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import ContractVersion, Stores
+from tidegate.gateway.streams.controls import keep_control, subject_of_stream
 
 
 @dataclass(frozen=True, slots=True)

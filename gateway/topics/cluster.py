@@ -12,9 +12,9 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from contracts.errors import SettingsError, Unavailable
-from contracts.stream.kafka_connection import KafkaConnection
-from gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.topics.plan import ActualTopic, AddPartitions, Change, ChangeSetting, CreateTopic
 
 _TIMEOUT_SECONDS: Final = 30.0
 _CLUSTERS_OWN: Final = -1

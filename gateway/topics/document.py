@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from contracts.document.diagnosis import suggest
-from contracts.document.source import Place, Source, escape, syntax_error
-from contracts.document.yaml_source import read_yaml
-from contracts.errors import ContractError, Problem, SettingsError
-from contracts.stream.output_topics import (
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.source import Place, Source, escape, syntax_error
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError, Problem, SettingsError
+from tidegate.contracts.stream.output_topics import (
     LEDGER_PARTITIONS,
     LEDGER_TOPIC,
     accepted_topic,

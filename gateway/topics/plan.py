@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gateway.topics.document import WantedTopic
+from tidegate.gateway.topics.document import WantedTopic
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,26 +19,40 @@ from uuid import uuid4
 import httpx
 from pyspark.sql import SparkSession
 
-from contracts.errors import ConflictError, NotFoundError, StreamStopped
-from contracts.privacy.tokens import MaskKey
-from contracts.stream.adoption import EPOCH_GAP, Adoption, Found, Proposal, SourceRange, bounds, propose
-from contracts.stream.ledger import Ledger, Vector
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.positions import Positions, Sightings
-from spark_jobs.adopt.adoptable import MOST_SLOTS, AdoptableSink, AdoptableTable, AdoptableTopic, provenances
-from spark_jobs.adopt.log import AdoptionLog
-from spark_jobs.contract_source import RegistryContract, registry_auth
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.source_topic import find_source
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.session import build_session
-from spark_jobs.sinks.opening import open_store
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
-from spark_jobs.sinks.settling import names_ledger, require_own
+from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.adoption import (
+    EPOCH_GAP,
+    Adoption,
+    Found,
+    Proposal,
+    SourceRange,
+    bounds,
+    propose,
+)
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.adopt.adoptable import (
+    MOST_SLOTS,
+    AdoptableSink,
+    AdoptableTable,
+    AdoptableTopic,
+    provenances,
+)
+from tidegate.spark_jobs.adopt.log import AdoptionLog
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_auth
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.source_topic import find_source
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.sinks.opening import open_store
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.settling import names_ledger, require_own
 
 if TYPE_CHECKING:
-    from contracts.judge.plan import EnforcementPlan
-    from spark_jobs.settings import JobSettings
+    from tidegate.contracts.judge.plan import EnforcementPlan
+    from tidegate.spark_jobs.settings import JobSettings
 
 _REGISTRY_SECONDS: Final = 30.0
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
-from contracts.errors import Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.adoption import Ahead
-from contracts.stream.evidence import Provenance, headers_of, read_provenance
-from contracts.stream.ledger import Ledger
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from contracts.stream.positions import Sightings
-from spark_jobs.kafka.kafka_ledger import (
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.adoption import Ahead
+from tidegate.contracts.stream.evidence import Provenance, headers_of, read_provenance
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.kafka.kafka_ledger import (
     ensure_ledger_topic,
     ledger_name,
     ledger_record,
     read_ledger,
     transactional_id,
 )
-from spark_jobs.kafka.outputs import TransactionalProducer, read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.sinks.settling import names_ledger
-from spark_jobs.sinks.staged import own_ledger_name
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.settling import names_ledger
+from tidegate.spark_jobs.sinks.staged import own_ledger_name
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from contracts.stream.kafka_connection import KafkaConnection
-    from spark_jobs.settings import JobSettings
-    from spark_jobs.sinks.store import LedgerStore
+    from tidegate.contracts.stream.kafka_connection import KafkaConnection
+    from tidegate.spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.sinks.store import LedgerStore
 
 MOST_SLOTS: Final = 64
 """No setting allows more transactional producers. A lost ledger does not say how many there were."""

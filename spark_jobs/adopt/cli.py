@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contracts.errors import ConflictError, SettingsError
-from spark_jobs.cli import BootstrapServers, KafkaConfig, SinkKind, Warehouse, read_settings
-from spark_jobs.settings import AdoptSettings
+from tidegate.contracts.errors import ConflictError, SettingsError
+from tidegate.spark_jobs.cli import BootstrapServers, KafkaConfig, SinkKind, Warehouse, read_settings
+from tidegate.spark_jobs.settings import AdoptSettings
 
 if TYPE_CHECKING:
-    from spark_jobs.adopt.adopt import Look, Skip
+    from tidegate.spark_jobs.adopt.adopt import Look, Skip
 
 
 def adopt(  # noqa: PLR0913 - one parameter for each option
@@ -108,8 +108,8 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
         {name: value for name, value in given.items() if value is not None}, AdoptSettings
     )
 
-    from spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
-    from spark_jobs.adopt.report import adopted_text  # noqa: PLC0415 - the same
+    from tidegate.spark_jobs.adopt.adopt import adopter  # noqa: PLC0415 - loads Spark
+    from tidegate.spark_jobs.adopt.report import adopted_text  # noqa: PLC0415 - the same
 
     with adopter(settings, stream) as found:
         if partition is not None and first is not None:
@@ -129,7 +129,7 @@ class _Asked:
 
     def confirm_look(self, look: Look) -> None:
         """Show what would be written; raise when it is not wanted."""
-        from spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
+        from tidegate.spark_jobs.adopt.report import look_text  # noqa: PLC0415 - loads Spark
 
         typer.echo(look_text(look))
         holes = look.proposal.holes
@@ -145,7 +145,7 @@ class _Asked:
 
     def confirm_skip(self, skip: Skip) -> None:
         """Show what would be given up; raise when it is not wanted."""
-        from spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
+        from tidegate.spark_jobs.adopt.report import skip_text  # noqa: PLC0415 - loads Spark
 
         typer.echo(skip_text(skip))
         if not self._is_loss_accepted:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from contracts.errors import NotFoundError, SettingsError, Unavailable
-from contracts.stream.adoption import Adoption
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.stream.adoption import Adoption
 
 
 class AdoptionLog:

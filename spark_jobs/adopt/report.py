@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.stream.adoption import PartitionFound
-from contracts.stream.ledger import Ledger
-from spark_jobs.adopt.adopt import Look, Skip
+from tidegate.contracts.stream.adoption import PartitionFound
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.adopt.adopt import Look, Skip
 
 _SHOWN_PARTITIONS = 50
 _SHOWN_RECORDS = 20

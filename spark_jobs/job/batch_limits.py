@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from contracts.stream.ledger import Vector, span
+from tidegate.contracts.stream.ledger import Vector, span
 
 _UNKNOWN_BYTES: Final = 25 * 1024
 """What an offset is taken to hold before any was read: of 256 MiB the first batch then takes about 10,000."""

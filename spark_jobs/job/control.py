@@ -11,13 +11,13 @@ import httpx
 import structlog
 from pydantic import ValidationError
 
-from contracts.document.model import ErrorBudget
-from contracts.errors import StreamStopped, Unavailable
-from contracts.stream.budget import BudgetWindow, Counted
-from contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
-from contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
-from contracts.stream.report import BatchReport
-from contracts.verdict import Stage
+from tidegate.contracts.document.model import ErrorBudget
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.budget import BudgetWindow, Counted
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Stage
 
 log = structlog.get_logger()
 

@@ -14,19 +14,19 @@ from typing import Protocol
 import pyarrow as pa
 import structlog
 
-from contracts.errors import StreamStopped, Unavailable
-from contracts.expectations.agreement import LibraryFinding, agrees
-from contracts.expectations.compile import CompiledExpectation, Partials
-from contracts.expectations.result import Finding
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import Decision, Tally
-from contracts.stream.expectation_results import Judged, refusals, results_of
-from contracts.stream.ledger import BatchRefusal
-from contracts.stream.report import ExpectationOutcome, ExpectationResult
-from contracts.stream.segments import FateCounts
-from contracts.verdict import Violation
-from spark_jobs.worker.noting import Asked
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.expectations.agreement import LibraryFinding, agrees
+from tidegate.contracts.expectations.compile import CompiledExpectation, Partials
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import Decision, Tally
+from tidegate.contracts.stream.expectation_results import Judged, refusals, results_of
+from tidegate.contracts.stream.ledger import BatchRefusal
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.stream.segments import FateCounts
+from tidegate.contracts.verdict import Violation
+from tidegate.spark_jobs.worker.noting import Asked
 
 log = structlog.get_logger()
 

@@ -8,11 +8,11 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 
-from contracts.crash import chain_of
-from contracts.errors import StreamStopped, TidegateError
-from contracts.stream.ledger import Vector
-from spark_jobs.crashes import WorkerCrash
-from spark_jobs.kafka.topics import TooLarge, TransactionEnded
+from tidegate.contracts.crash import chain_of
+from tidegate.contracts.errors import StreamStopped, TidegateError
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.spark_jobs.crashes import WorkerCrash
+from tidegate.spark_jobs.kafka.topics import TooLarge, TransactionEnded
 
 _TOLD_BY_SPARK: Final = (
     "is bigger than spark.driver.maxResultSize",

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from contracts.errors import Unavailable
-from contracts.expectations.agreement import LibraryFinding
-from contracts.expectations.compile import CompiledExpectation
-from contracts.expectations.library import library_arguments, library_columns
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.expectations.agreement import LibraryFinding
+from tidegate.contracts.expectations.compile import CompiledExpectation
+from tidegate.contracts.expectations.library import library_arguments, library_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,16 +18,16 @@ import httpx
 import structlog
 from pydantic import SecretStr, ValidationError
 
-from contracts.errors import TidegateError
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult
-from spark_jobs.contract_source import RegistryContract, mask_key_of
-from spark_jobs.reconcile.process import plan_line
-from spark_jobs.settings import RegistrySettings, SinkSettings
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult
+from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of
+from tidegate.spark_jobs.reconcile.process import plan_line
+from tidegate.spark_jobs.settings import RegistrySettings, SinkSettings
 
 log = structlog.get_logger()
 
-COMMAND: Final = (sys.executable, "-m", "spark_jobs.reconcile.process")
+COMMAND: Final = (sys.executable, "-m", "tidegate.spark_jobs.reconcile.process")
 _PREFIX: Final = "TIDEGATE_"
 _OF_EXECUTORS: Final = frozenset({"spark_driver_host", "spark_driver_port", "spark_block_manager_port"})
 _JSON: Final = {"Content-Type": "application/json"}

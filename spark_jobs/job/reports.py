@@ -9,7 +9,7 @@ from typing import Protocol
 import httpx
 import structlog
 
-from contracts.stream.report import BatchReport
+from tidegate.contracts.stream.report import BatchReport
 
 log = structlog.get_logger()
 

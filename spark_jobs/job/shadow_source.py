@@ -8,15 +8,15 @@ from typing import Protocol
 import httpx
 import structlog
 
-from contracts.address_secrets import masked
-from contracts.document.load import parse_contract
-from contracts.errors import TidegateError, Unavailable
-from contracts.formats.subject_schemas import SubjectSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.privacy.masks import require_key
-from contracts.privacy.tokens import MaskKey
-from spark_jobs.contract_source import ask_registry
-from spark_jobs.worker.shadow import Shadow
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.spark_jobs.contract_source import ask_registry
+from tidegate.spark_jobs.worker.shadow import Shadow
 
 log = structlog.get_logger()
 

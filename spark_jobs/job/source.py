@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from contracts.errors import Unavailable
-from contracts.stream.ledger import Vector
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.ledger import Vector
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 
 LOOK_SECONDS: Final = 0.5

@@ -17,33 +17,33 @@ from typing import TYPE_CHECKING
 import structlog
 from pyspark import inheritable_thread_target
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
-from contracts.stream.budget import REFUSED_WITH_BATCH, BudgetSpent
-from contracts.stream.control import EventKind
-from contracts.stream.counts import rule_counts
-from contracts.stream.decide import Decision, decide
-from contracts.stream.ledger import Vector, require_contiguous, span
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.report import BatchReport
-from contracts.stream.shadow import ShadowResult
-from spark_jobs.contract_source import ContractSource
-from spark_jobs.job.batch_limits import BatchLimits
-from spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
-from spark_jobs.job.expectations import BatchExpectations, refused
-from spark_jobs.job.library import Library
-from spark_jobs.job.reports import Reporter
-from spark_jobs.job.shadow_source import NoShadows, Shadows
-from spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
-from spark_jobs.kafka.consumer_group import PublishedOffsets
-from spark_jobs.kafka.source_topic import find_source, require_same, resume
-from spark_jobs.kafka.topics import Topics, TransactionEnded
-from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.opening import open_sink
-from spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
-from spark_jobs.steps import Step, StepObserver, Stopwatch
-from spark_jobs.worker.judge import worker_errors
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
+from tidegate.contracts.stream.budget import REFUSED_WITH_BATCH, BudgetSpent
+from tidegate.contracts.stream.control import EventKind
+from tidegate.contracts.stream.counts import rule_counts
+from tidegate.contracts.stream.decide import Decision, decide
+from tidegate.contracts.stream.ledger import Vector, require_contiguous, span
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.shadow import ShadowResult
+from tidegate.spark_jobs.contract_source import ContractSource
+from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
+from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
+from tidegate.spark_jobs.job.library import Library
+from tidegate.spark_jobs.job.reports import Reporter
+from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
+from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
+from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
+from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
+from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.opening import open_sink
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
+from tidegate.spark_jobs.worker.judge import worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,19 +19,19 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException, PythonException
 
-from contracts.address_secrets import masked
-from contracts.crash import described
-from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
-from contracts.stream.control import EventKind
-from contracts.stream.ledger import span
-from contracts.stream.reconciliation import ReconciliationRequest
-from spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
-from spark_jobs.job.batch_limits import BatchLimits
-from spark_jobs.job.control import RegistryControl, StreamPaused
-from spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
-from spark_jobs.job.reconciler import Reconciler
-from spark_jobs.job.shadow_source import RegistryShadows
-from spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.crash import described
+from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from tidegate.contracts.stream.control import EventKind
+from tidegate.contracts.stream.ledger import span
+from tidegate.contracts.stream.reconciliation import ReconciliationRequest
+from tidegate.spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
+from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused
+from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
+from tidegate.spark_jobs.job.reconciler import Reconciler
+from tidegate.spark_jobs.job.shadow_source import RegistryShadows
+from tidegate.spark_jobs.job.stream import Job, StreamAttempt
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ import structlog
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Vector
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Vector
 
 log = structlog.get_logger()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from zlib import crc32
 
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Ledger
-from contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
-from spark_jobs.kafka.outputs import OutputRecord, read_committed
-from spark_jobs.kafka.topics import Topics
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.output_topics import LEDGER_PARTITIONS, LEDGER_TOPIC
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def ledger_name(contract_id: str) -> str:

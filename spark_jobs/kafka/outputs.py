@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from contracts.errors import Unavailable
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Vector
-from spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, kafka_errors
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.spark_jobs.kafka.topics import FENCED, Topics, TransactionEnded, kafka_errors
 
 Headers = list[tuple[str, str | bytes | None]]
 """As the client takes them; ours and those of a source are always bytes or null."""

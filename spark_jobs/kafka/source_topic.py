@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contracts.errors import StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import Ledger, Vector
-from spark_jobs.kafka.topics import Topic, Topics
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger, Vector
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 
 def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:

@@ -20,10 +20,10 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Vector
-from contracts.stream.output_topics import dropped_settings, is_enough, output_settings
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Vector
+from tidegate.contracts.stream.output_topics import dropped_settings, is_enough, output_settings
 
 log = structlog.get_logger()
 

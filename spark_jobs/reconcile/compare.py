@@ -27,28 +27,28 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError, StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.evidence import headers_of, read_provenance
-from contracts.stream.fates import Reconciliation, Retained, Written, reconcile
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Ledger, Position
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from contracts.stream.positions import Positions, Sightings
-from contracts.stream.replaced import find_replaced
-from spark_jobs.kafka.dropped import read_dropped
-from spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.reconcile.keys import KeptRows, KeyFields, RecordKeys, rows_of_spark, rows_of_values
-from spark_jobs.session import build_session
-from spark_jobs.settings import SinkSettings
-from spark_jobs.sinks.catalogs import open_table, outages
-from spark_jobs.sinks.delta_table import DeltaTable, table_location
-from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
-from spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
-from spark_jobs.sinks.postgresql_rows import connect, first_line
-from spark_jobs.sinks.postgresql_table import PRIMARY_KEY, qualified_name
+from tidegate.contracts.errors import NotFoundError, StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.evidence import headers_of, read_provenance
+from tidegate.contracts.stream.fates import Reconciliation, Retained, Written, reconcile
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.replaced import find_replaced
+from tidegate.spark_jobs.kafka.dropped import read_dropped
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.reconcile.keys import KeptRows, KeyFields, RecordKeys, rows_of_spark, rows_of_values
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.catalogs import open_table, outages
+from tidegate.spark_jobs.sinks.delta_table import DeltaTable, table_location
+from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
+from tidegate.spark_jobs.sinks.merging import PRIMARY_KEY_PROPERTY
+from tidegate.spark_jobs.sinks.postgresql_rows import connect, first_line
+from tidegate.spark_jobs.sinks.postgresql_table import PRIMARY_KEY, qualified_name
 
 _ROWS_AT_A_TIME = 50_000
 _ROWS_IN_A_TURN = 2_000_000

@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Message
 
-from contracts.formats.framing import schema_header
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments
-from contracts.stream.evidence import headers_of
-from contracts.stream.positions import Positions
-from contracts.stream.replaced import RECORDS, can_compare, key_bytes
-from spark_jobs.sinks.merging import merge_limits
-from spark_jobs.worker.judge import reads_headers
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.evidence import headers_of
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.replaced import RECORDS, can_compare, key_bytes
+from tidegate.spark_jobs.sinks.merging import merge_limits
+from tidegate.spark_jobs.worker.judge import reads_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""The process in which the job has a stream reconciled: `python -m spark_jobs.reconcile.process STREAM`.
+"""The process in which the job has a stream reconciled: `python -m tidegate.spark_jobs.reconcile.process STREAM`.
 
 Of its own, so that neither its memory nor a crash touches the stream. Its settings are in its environment, where secrets
 are in no list of processes. A line on its stdin is the plan of the stream, where the table asks for the keys of records; its
@@ -18,14 +18,14 @@ from threading import Thread
 
 from pydantic import ValidationError
 
-from contracts.address_secrets import masked
-from contracts.crash import described
-from contracts.errors import TidegateError
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.reconciliation import ReconciliationResult
-from spark_jobs.reconcile.compare import reconcile_stream
-from spark_jobs.reconcile.report import as_findings
-from spark_jobs.settings import SinkSettings
+from tidegate.contracts.address_secrets import masked
+from tidegate.contracts.crash import described
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.spark_jobs.reconcile.compare import reconcile_stream
+from tidegate.spark_jobs.reconcile.report import as_findings
+from tidegate.spark_jobs.settings import SinkSettings
 
 _NAMED = 20
 """Records of each fault that are named."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.stream.fates import Reconciliation
-from contracts.stream.positions import Positions
-from contracts.stream.reconciliation import FaultyRecords, Findings, NamedRecords
+from tidegate.contracts.stream.fates import Reconciliation
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconciliation import FaultyRecords, Findings, NamedRecords
 
 
 def as_findings(found: Reconciliation, limit: int) -> Findings:

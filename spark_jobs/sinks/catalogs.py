@@ -24,10 +24,10 @@ from pyiceberg.table import Table
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from contracts.errors import NotFoundError, SettingsError, Unavailable
-from spark_jobs.session import CATALOG, catalog_properties
-from spark_jobs.settings import SinkSettings
-from spark_jobs.sinks.iceberg_table import table_name
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.spark_jobs.session import CATALOG, catalog_properties
+from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.iceberg_table import table_name
 
 _SETTING: Final = "TIDEGATE_CATALOG_PROPERTIES"
 _TYPES: Final = ("rest", "hive", "glue")

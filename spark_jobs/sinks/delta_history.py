@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from pyiceberg.io import load_file_io
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import Ledger
-from spark_jobs.sinks.delta_merge import ledger_in_commit
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.delta_merge import ledger_in_commit
 
 _RESTORE: Final = "RESTORE"
 

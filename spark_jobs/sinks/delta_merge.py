@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from pyiceberg.io import load_file_io
 from pyspark.sql.types import BooleanType
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import Ledger
-from spark_jobs.sinks.merging import Merging, count_tombstones
-from spark_jobs.worker.data_files import DELETED
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.merging import Merging, count_tombstones
+from tidegate.spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 The workers write data files that no commit names. `publish` commits them together with the ledger, as the metadata of
 the domain `tidegate.ledger`: Delta lets a transaction through only if no other has changed that domain since the snapshot
 that was compared. The log's checkpoints keep it, however old it is. Rows that are merged are another commit of the same
-kind (`spark_jobs.sinks.delta_merge`).
+kind (`tidegate.spark_jobs.sinks.delta_merge`).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import structlog
 from pyiceberg.io import load_file_io
 from pyspark.sql.types import StructType
 
-from contracts.columns.table_limits import NO_LIMITS, TableLimits
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import Ledger
-from contracts.stream.positions import Sightings
-from spark_jobs.settings import MergeMode
-from spark_jobs.sinks.delta_history import require_unrestored
-from spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
-from spark_jobs.sinks.evolution import cannot_follow, is_wider
-from spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
-from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
-from spark_jobs.sinks.merging import (
+from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.settings import MergeMode
+from tidegate.spark_jobs.sinks.delta_history import require_unrestored
+from tidegate.spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
+from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
+from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
     merge_limits,
@@ -42,9 +42,9 @@ from spark_jobs.sinks.merging import (
     require_key,
     require_mode,
 )
-from spark_jobs.sinks.sightings import rows_of, sightings
-from spark_jobs.worker.data_files import DELETED, FileTarget
-from spark_jobs.worker.judge import column_types
+from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
+from tidegate.spark_jobs.worker.data_files import DELETED, FileTarget
+from tidegate.spark_jobs.worker.judge import column_types
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from contracts.errors import StreamStopped
+from tidegate.contracts.errors import StreamStopped
 
 _WIDER: Final = frozenset(
     {("int", "bigint"), ("integer", "bigint"), ("float", "double"), ("real", "double precision")}

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from contracts.errors import Unavailable
-from contracts.stream.report import TableSize
-from spark_jobs.sinks.iceberg_history import STAGED, contains, published_snapshot
-from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.sinks.iceberg_history import STAGED, contains, published_snapshot
+from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

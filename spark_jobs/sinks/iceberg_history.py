@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import Ledger
-from spark_jobs.sinks.java_errors import JAVA_ERRORS
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

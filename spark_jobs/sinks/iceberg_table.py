@@ -24,19 +24,25 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from contracts.columns.table_limits import NO_LIMITS, TableLimits
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import Ledger
-from contracts.stream.positions import Sightings
-from contracts.stream.report import TableSize
-from spark_jobs.session import CATALOG
-from spark_jobs.settings import MergeMode
-from spark_jobs.sinks.evolution import cannot_follow, is_wider
-from spark_jobs.sinks.iceberg_expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
-from spark_jobs.sinks.iceberg_history import FOREVER_MS, PUBLISHED_TAG, STAGED, TableHistory, position_summary
-from spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
-from spark_jobs.sinks.merging import (
+from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.session import CATALOG
+from tidegate.spark_jobs.settings import MergeMode
+from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.iceberg_expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg_history import (
+    FOREVER_MS,
+    PUBLISHED_TAG,
+    STAGED,
+    TableHistory,
+    position_summary,
+)
+from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
+from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
     Merging,
     count_tombstones,
@@ -45,9 +51,9 @@ from spark_jobs.sinks.merging import (
     require_key,
     require_mode,
 )
-from spark_jobs.sinks.sightings import rows_of, sightings
-from spark_jobs.worker.data_files import DELETED, FileTarget
-from spark_jobs.worker.judge import column_types
+from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
+from tidegate.spark_jobs.worker.data_files import DELETED, FileTarget
+from tidegate.spark_jobs.worker.judge import column_types
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

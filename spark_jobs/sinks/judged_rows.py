@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.stream.ledger import Position, span
-from spark_jobs.sinks.sink import MicroBatch
-from spark_jobs.worker.data_files import INPUT, RESULT_DDL, RowTarget, judge_and_write
-from spark_jobs.worker.record_spool import RecordParts
+from tidegate.contracts.stream.ledger import Position, span
+from tidegate.spark_jobs.sinks.sink import MicroBatch
+from tidegate.spark_jobs.worker.data_files import INPUT, RESULT_DDL, RowTarget, judge_and_write
+from tidegate.spark_jobs.worker.record_spool import RecordParts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,38 +17,38 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from contracts.errors import Fenced
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import Decision
-from contracts.stream.ledger import BatchRefusal, Ledger, Position, Settled, Vector
-from contracts.stream.masked_values import MaskedValues
-from contracts.stream.positions import Positions
-from spark_jobs.kafka.dropped import DroppedTopic
-from spark_jobs.kafka.kafka_ledger import (
+from tidegate.contracts.errors import Fenced
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import Decision
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position, Settled, Vector
+from tidegate.contracts.stream.masked_values import MaskedValues
+from tidegate.contracts.stream.positions import Positions
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.kafka_ledger import (
     ensure_ledger_topic,
     ledger_name,
     ledger_record,
     read_ledger,
     transactional_id,
 )
-from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
-from spark_jobs.kafka.topics import Topic, Topics
-from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
-from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
-from spark_jobs.sinks.spool import Spool
-from spark_jobs.steps import Step, Stopwatch
-from spark_jobs.worker.judge import worker_errors
-from spark_jobs.worker.record_spool import Packing, RecordTarget, SpooledRecords
-from spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
-from spark_jobs.worker.task_results import TaskResults
-from spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.sinks.judged_rows import judged_rows
+from tidegate.spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
+from tidegate.spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.spool import Spool
+from tidegate.spark_jobs.steps import Step, Stopwatch
+from tidegate.spark_jobs.worker.judge import worker_errors
+from tidegate.spark_jobs.worker.record_spool import Packing, RecordTarget, SpooledRecords
+from tidegate.spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
+from tidegate.spark_jobs.worker.task_results import TaskResults
+from tidegate.spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 
 _CLAIM_SECONDS = 10.0

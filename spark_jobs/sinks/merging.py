@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.columns.table_limits import TableLimits
-from contracts.errors import StreamStopped
-from contracts.judge.plan import EnforcementPlan
-from spark_jobs.worker.data_files import DELETED
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contracts.errors import Unavailable
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from spark_jobs.kafka.dropped import DroppedTopic
-from spark_jobs.kafka.topics import Topic, Topics
-from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.delta_table import DeltaTable, table_location
-from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from spark_jobs.sinks.kafka import KafkaSink
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
-from spark_jobs.sinks.sink import Sink
-from spark_jobs.sinks.staged import StagedSink
-from spark_jobs.sinks.store import LedgerStore
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.delta_table import DeltaTable, table_location
+from tidegate.spark_jobs.sinks.iceberg_expiry import SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.kafka import KafkaSink
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.sink import Sink
+from tidegate.spark_jobs.sinks.staged import StagedSink
+from tidegate.spark_jobs.sinks.store import LedgerStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

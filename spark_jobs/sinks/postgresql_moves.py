@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import psycopg
 from psycopg import sql
 
-from contracts.errors import Unavailable
-from contracts.stream.ledger import BatchTotals
-from spark_jobs.sinks.postgresql_rows import Staged
-from spark_jobs.worker.data_files import DELETED
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.postgresql_rows import Staged
+from tidegate.spark_jobs.worker.data_files import DELETED
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

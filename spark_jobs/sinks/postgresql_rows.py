@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.worker.data_files import DELETED
 
 STAGING_SCHEMA: Final = "tidegate"
 UNREACHABLE: Final = "unreachable:"

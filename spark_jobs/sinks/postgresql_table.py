@@ -1,6 +1,6 @@
 """A PostgreSQL table and its ledger: data and ledger move in one transaction, or not at all.
 
-Staged rows lie in tables of their own (`spark_jobs.sinks.postgresql_rows`). `publish` moves them and replaces the row of
+Staged rows lie in tables of their own (`tidegate.spark_jobs.sinks.postgresql_rows`). `publish` moves them and replaces the row of
 the ledger in one transaction, which ends well only if that row is still the one that was compared.
 """
 
@@ -18,15 +18,15 @@ import pyarrow as pa
 import structlog
 from psycopg import sql
 
-from contracts.columns.table_limits import TableLimits
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import Ledger
-from contracts.stream.positions import Sightings
-from spark_jobs.sinks.evolution import cannot_follow, is_wider
-from spark_jobs.sinks.merging import merge_limits, require_mode
-from spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
-from spark_jobs.sinks.postgresql_rows import (
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
+from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
+from tidegate.spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
+from tidegate.spark_jobs.sinks.postgresql_rows import (
     PROVENANCE,
     STAGING_SCHEMA,
     UNFIT,
@@ -38,11 +38,11 @@ from spark_jobs.sinks.postgresql_rows import (
     first_line,
     sql_type,
 )
-from spark_jobs.sinks.settling import foreign_table
-from spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.sinks.settling import foreign_table
+from tidegate.spark_jobs.worker.data_files import DELETED
 
 if TYPE_CHECKING:
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 log = structlog.get_logger()
 

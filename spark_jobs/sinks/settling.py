@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from contracts.errors import StreamStopped
-from contracts.stream.counts import rule_counts
-from contracts.stream.decide import count_evidence
-from contracts.stream.evidence import Evidence, Provenance, headers_of, read_evidence, read_provenance
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Ledger, Position, Settlement, Vector
-from contracts.verdict import Disposition, Verdict
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.counts import rule_counts
+from tidegate.contracts.stream.decide import count_evidence
+from tidegate.contracts.stream.evidence import (
+    Evidence,
+    Provenance,
+    headers_of,
+    read_evidence,
+    read_provenance,
+)
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger, Position, Settlement, Vector
+from tidegate.contracts.verdict import Disposition, Verdict
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

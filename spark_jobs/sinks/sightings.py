@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from contracts.stream.positions import Sightings
+from tidegate.contracts.stream.positions import Sightings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

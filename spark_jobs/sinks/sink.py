@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import Decision
-from contracts.stream.ledger import (
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import Decision
+from tidegate.contracts.stream.ledger import (
     BatchTotals,
     Ledger,
     Position,
@@ -20,11 +20,11 @@ from contracts.stream.ledger import (
     Vector,
     span,
 )
-from contracts.stream.report import TableSize
-from spark_jobs.kafka.topics import Topic
-from spark_jobs.steps import Stopwatch
-from spark_jobs.worker.noting import NOTHING_ASKED, Asked
-from spark_jobs.worker.task_results import TaskResults
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.steps import Stopwatch
+from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked
+from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

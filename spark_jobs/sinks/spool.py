@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from contracts.errors import Unavailable
-from spark_jobs.session import is_local
-from spark_jobs.sinks.sink import MicroBatch
-from spark_jobs.worker.data_files import RESULT
-from spark_jobs.worker.record_spool import (
+from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.session import is_local
+from tidegate.spark_jobs.sinks.sink import MicroBatch
+from tidegate.spark_jobs.worker.data_files import RESULT
+from tidegate.spark_jobs.worker.record_spool import (
     CHUNK_BYTES,
     RECORDS,
     REFUSED,
@@ -27,12 +27,12 @@ from spark_jobs.worker.record_spool import (
     SpooledRecords,
     unpacked,
 )
-from spark_jobs.worker.task_results import TaskResults
+from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 _PACKED: Final = {"kept": RECORDS, "refused": REFUSED}
 """Columns of RESULT that hold packed records, and their schemas."""

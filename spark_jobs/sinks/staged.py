@@ -15,31 +15,37 @@ import numpy as np
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 
-from contracts.errors import Fenced, Unavailable
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import Decision
-from contracts.stream.ledger import BatchRefusal, Ledger, Settled
-from contracts.stream.positions import Positions
-from contracts.stream.report import TableSize
-from contracts.verdict import Disposition
-from spark_jobs.kafka.dropped import DroppedTopic
-from spark_jobs.kafka.outputs import TransactionalProducer
-from spark_jobs.kafka.topics import Topic, Topics
-from spark_jobs.sinks.judged_rows import judged_rows
-from spark_jobs.sinks.settling import names_ledger, quarantined, require_own, settled_in, unclaimed_history
-from spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
-from spark_jobs.sinks.spool import Spool
-from spark_jobs.sinks.store import LedgerStore
-from spark_jobs.sinks.upkeep import Upkeep
-from spark_jobs.steps import Step
-from spark_jobs.worker.noting import Asked
-from spark_jobs.worker.record_spool import SpooledRecords
-from spark_jobs.worker.records import Decided, Destination, refused_records
-from spark_jobs.worker.task_results import TaskResults
+from tidegate.contracts.errors import Fenced, Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import Decision
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Settled
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.report import TableSize
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.sinks.judged_rows import judged_rows
+from tidegate.spark_jobs.sinks.settling import (
+    names_ledger,
+    quarantined,
+    require_own,
+    settled_in,
+    unclaimed_history,
+)
+from tidegate.spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.spool import Spool
+from tidegate.spark_jobs.sinks.store import LedgerStore
+from tidegate.spark_jobs.sinks.upkeep import Upkeep
+from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.worker.noting import Asked
+from tidegate.spark_jobs.worker.record_spool import SpooledRecords
+from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
+from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
-    from spark_jobs.settings import JobSettings
+    from tidegate.spark_jobs.settings import JobSettings
 
 _STAGE_ATTEMPTS = 5
 

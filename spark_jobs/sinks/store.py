@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from contracts.columns.table_limits import TableLimits
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import Ledger
-from contracts.stream.positions import Sightings
-from contracts.stream.report import TableSize
-from spark_jobs.worker.data_files import RowTarget
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.worker.data_files import RowTarget
 
 
 class LedgerStore(Protocol):

@@ -6,10 +6,10 @@ from threading import Event, Thread
 
 import structlog
 
-from contracts.errors import Unavailable
-from contracts.stream.report import TableSize
-from spark_jobs.sinks.iceberg_expiry import MANY_SNAPSHOTS
-from spark_jobs.sinks.store import LedgerStore
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.sinks.iceberg_expiry import MANY_SNAPSHOTS
+from tidegate.spark_jobs.sinks.store import LedgerStore
 
 log = structlog.get_logger()
 

@@ -7,10 +7,10 @@ from typing import Self
 
 import pyarrow as pa
 
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments
-from spark_jobs.worker.judge import schema_headers
-from spark_jobs.worker.shadow import Differences, Original, Shadow
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.spark_jobs.worker.judge import schema_headers
+from tidegate.spark_jobs.worker.shadow import Differences, Original, Shadow
 
 
 @dataclass(frozen=True, slots=True)

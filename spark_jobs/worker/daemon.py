@@ -22,10 +22,10 @@ _IMPORTED_BEFORE_THE_FORK = (
     "pyarrow",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
-    "spark_jobs.worker.judge",
-    "spark_jobs.worker.data_files",
-    "spark_jobs.worker.task_slots",
-    "spark_jobs.sinks.postgresql_rows",
+    "tidegate.spark_jobs.worker.judge",
+    "tidegate.spark_jobs.worker.data_files",
+    "tidegate.spark_jobs.worker.task_slots",
+    "tidegate.spark_jobs.sinks.postgresql_rows",
     "pyiceberg.io.pyarrow",
 )
 

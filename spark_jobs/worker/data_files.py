@@ -23,14 +23,14 @@ from pyiceberg.io import load_file_io
 from pyroaring import BitMap64
 from pyspark import TaskContext
 
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments
-from contracts.verdict import Disposition
-from spark_jobs.crashes import crashes_without_values
-from spark_jobs.worker.comparing import Comparing
-from spark_jobs.worker.judge import schema_headers
-from spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
-from spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.crashes import crashes_without_values
+from tidegate.spark_jobs.worker.comparing import Comparing
+from tidegate.spark_jobs.worker.judge import schema_headers
+from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
+from tidegate.spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
 
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
 """What a worker needs of the Kafka source, as SQL expressions.

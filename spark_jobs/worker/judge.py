@@ -19,15 +19,15 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # its 
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.formats.framing import schema_header
-from contracts.formats.writers import SCHEMA_HEADER
-from contracts.judge.plan import EnforcementPlan
-from contracts.judge.verdict_arrays import packed
-from contracts.rules.clock import Moments
-from contracts.verdict import Disposition
-from spark_jobs.crashes import crashes_without_values
-from spark_jobs.kafka.topics import TooLarge, TransactionEnded
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.formats.writers import SCHEMA_HEADER
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.judge.verdict_arrays import packed
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.crashes import crashes_without_values
+from tidegate.spark_jobs.kafka.topics import TooLarge, TransactionEnded
 
 _MOST_KNOWN: Final = 10_000
 _MOST_BYTES: Final = 2**31 - 1

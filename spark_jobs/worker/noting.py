@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from contracts.expectations.compile import Partials
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.ledger import BatchRefusal, Position
-from contracts.verdict import Disposition
-from spark_jobs.worker.record_spool import divided
-from spark_jobs.worker.shadow import Shadow
+from tidegate.contracts.expectations.compile import Partials
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.ledger import BatchRefusal, Position
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.record_spool import divided
+from tidegate.spark_jobs.worker.shadow import Shadow
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.errors import Unavailable
-from contracts.stream.ledger import Position
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.ledger import Position
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of records that are in one piece, if it holds more than one record."""

@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.formats.framing import schema_header
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments
-from contracts.stream.counts import RuleKey
-from contracts.stream.decide import rule_keys
-from contracts.stream.evidence import (
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.counts import RuleKey
+from tidegate.contracts.stream.decide import rule_keys
+from tidegate.contracts.stream.evidence import (
     SET_ASIDE,
     SOURCE_HEADER,
     EventPointer,
@@ -24,13 +24,13 @@ from contracts.stream.evidence import (
     provenance_headers,
     quarantine_headers,
 )
-from contracts.stream.ledger import BatchRefusal, Ledger, Position
-from contracts.stream.masked_values import MaskedValues
-from contracts.verdict import Disposition, Verdict
-from spark_jobs.kafka.outputs import Headers, OutputRecord
-from spark_jobs.kafka.topics import Topic
-from spark_jobs.worker.judge import reads_headers
-from spark_jobs.worker.record_spool import divided
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position
+from tidegate.contracts.stream.masked_values import MaskedValues
+from tidegate.contracts.verdict import Disposition, Verdict
+from tidegate.spark_jobs.kafka.outputs import Headers, OutputRecord
+from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.worker.judge import reads_headers
+from tidegate.spark_jobs.worker.record_spool import divided
 
 TIMESTAMP_HEADER = "tidegate.timestamp"
 """Milliseconds since 1970; only on a record of 1970-01-01T00:00:00.000 itself, which the client would stamp anew."""

@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from contracts.columns.table_limits import TableLimits
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments
-from contracts.stream.bounds import LONGEST_POINTER, MOST_RULES
-from contracts.stream.counts import LONGEST_CODE, RuleCount, RuleKey, rule_counts
-from contracts.stream.shadow import Change, ShadowReason, ShadowResult, ShadowSample
-from contracts.verdict import Disposition
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.bounds import LONGEST_POINTER, MOST_RULES
+from tidegate.contracts.stream.counts import LONGEST_CODE, RuleCount, RuleKey, rule_counts
+from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult, ShadowSample
+from tidegate.contracts.verdict import Disposition
 
 SHADOW_TYPE: Final = pa.struct(
     [pa.field("disposition", pa.int8()), pa.field("failed", pa.binary()), pa.field("failure", pa.string())]

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from contracts.expectations.compile import Partials
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.decide import FailedRecord, Tally
-from contracts.stream.positions import Positions
-from contracts.stream.shadow import ShadowResult
-from contracts.verdict import Disposition
-from spark_jobs.worker.noting import Asked, read_noted, read_rows
-from spark_jobs.worker.record_spool import SpooledRecords
-from spark_jobs.worker.shadow import merged
+from tidegate.contracts.expectations.compile import Partials
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.decide import FailedRecord, Tally
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.shadow import ShadowResult
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.noting import Asked, read_noted, read_rows
+from tidegate.spark_jobs.worker.record_spool import SpooledRecords
+from tidegate.spark_jobs.worker.shadow import merged
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ from typing import Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from contracts.errors import Fenced
-from contracts.stream.evidence import headers_of, read_provenance
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.ledger import Position, Vector
-from spark_jobs.crashes import crashes_without_values
-from spark_jobs.kafka.kafka_ledger import read_ledger, transactional_id
-from spark_jobs.kafka.outputs import TransactionalProducer, read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.worker.record_spool import unpacked
-from spark_jobs.worker.records import AcceptedRecords, Destination
+from tidegate.contracts.errors import Fenced
+from tidegate.contracts.stream.evidence import headers_of, read_provenance
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Position, Vector
+from tidegate.spark_jobs.crashes import crashes_without_values
+from tidegate.spark_jobs.kafka.kafka_ledger import read_ledger, transactional_id
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.worker.record_spool import unpacked
+from tidegate.spark_jobs.worker.records import AcceptedRecords, Destination
 
 WRITTEN: Final = pa.schema([("records", pa.int64())])
 WRITTEN_DDL: Final = "records bigint"

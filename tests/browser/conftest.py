@@ -14,11 +14,11 @@ import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from pydantic import SecretStr
 
-from gateway.embedded.broker import Broker
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.settings import GatewaySettings
 from tests.browser.traffic import Traffic
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.settings import GatewaySettings
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [

@@ -14,15 +14,15 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 from pydantic import SecretStr
 
-from contracts.verdict import Severity, Stage
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
-from gateway.factory import Factory
-from gateway.settings import GatewaySettings
 from tests.browser.conftest import CHROMIUM, FLAGS, serve
 from tests.browser.traffic import ADMISSIONS, Refused, Traffic, admission, written
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.settings import GatewaySettings
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HEIGHT, SCALE = 1280, 960, 1.5

@@ -11,13 +11,13 @@ from playwright.sync_api import Browser, HttpCredentials, Page
 from playwright.sync_api import Error as PlaywrightError
 from pydantic import SecretStr
 
-from gateway.access.keys import Credentials
-from gateway.access.principal import read_grants
-from gateway.factory import Factory
-from gateway.http.models.examples import CONTRACT, REPORT
-from gateway.settings import GatewaySettings
 from tests.browser.conftest import serve
 from tests.unit.access.conftest import MAKER
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT, REPORT
+from tidegate.gateway.settings import GatewaySettings
 
 STREAM = "hospital.admissions"
 

@@ -12,15 +12,15 @@ import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
 from pydantic import SecretStr
 
-from gateway.access.principal import read_grants
-from gateway.factory import Factory
-from gateway.http.models.examples import CONTRACT, REPORT
-from gateway.http.native.reconciliations import RESULT
-from gateway.settings import GatewaySettings
 from tests.browser.conftest import serve
 from tests.browser.test_streams import unique
 from tests.browser.traffic import ADMISSIONS, Traffic
 from tests.unit.access.conftest import MAKER
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT, REPORT
+from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.settings import GatewaySettings
 
 REFRESHED_MS = 20_000
 """Within which a page that refreshes itself every five seconds shows what is new."""

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from contracts.verdict import Severity, Stage, Violation
 from tests.browser.traffic import ADMISSIONS, Refused, Traffic, admission, written
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 PAYLOAD = "<script>document.title='broken in'</script><img src=x onerror=alert(1)>\u202etxt\u200b"
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from contracts.verdict import Severity, Stage
 from tests.browser.traffic import ADMISSIONS, Traffic
+from tidegate.contracts.verdict import Severity, Stage
 
 AGE = (Stage.RULE, "age-is-known", Severity.ERROR)
 TYPE = (Stage.SCHEMA, "type", Severity.ERROR)

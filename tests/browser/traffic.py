@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import compile_plan
-from contracts.stream.counts import RuleCount
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.stream.report import BatchReport
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 ADMISSIONS: dict[str, Any] = {
     "apiVersion": "tidegate/v1",

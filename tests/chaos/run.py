@@ -24,18 +24,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import Jars, ensure_jars
-from gateway.embedded.java import find_java
-from gateway.embedded.processes import RunDirectory
-from spark_jobs.session import build_session
-from spark_jobs.settings import JobSettings
 from tests.integration.enforce.checker import CLEAN, account
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.postgresql import Postgresql, for_psycopg
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import Jars, ensure_jars
+from tidegate.gateway.embedded.java import find_java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import JobSettings
 
 PARTITIONS = 4
 RECORDS_PER_SECOND = 100

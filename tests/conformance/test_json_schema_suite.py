@@ -22,11 +22,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.document.fields import tokens
-from contracts.document.load import parse_contract
-from contracts.errors import ContractError, Problem
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition, Stage
 from tests.conformance.suite import (
     ARCHIVE,
     DRAFTS,
@@ -38,6 +33,11 @@ from tests.conformance.suite import (
     read_groups,
     written,
 )
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition, Stage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 REFERRING = {

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from gateway.access.principal import Role
-from gateway.access.rules import NATIVE, RULES, Reach
-from gateway.access.settings import AccessSettings
-from gateway.cli import audit, keys
-from gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import NATIVE, RULES, Reach
+from tidegate.gateway.access.settings import AccessSettings
+from tidegate.gateway.cli import audit, keys
+from tidegate.gateway.http.confluent.operations import OPERATIONS
 
 PAGE = Path("docs/access.md").read_text("utf-8")
 LINES = [line for block in re.findall(r"```\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]

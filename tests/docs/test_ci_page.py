@@ -16,13 +16,13 @@ import pytest
 import typer
 from typer.main import get_command
 
-from contracts.document.yaml_source import read_yaml
-from gateway.checks import checking
-from gateway.checks.codes import OWN_CODES
-from gateway.cli.check import check
-from gateway.cli.diff import diff
-from gateway.exits import ExitCode
 from tests.unit.checks.workplace import Git, contract_text, git, here, write
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.gateway.checks import checking
+from tidegate.gateway.checks.codes import OWN_CODES
+from tidegate.gateway.cli.check import check
+from tidegate.gateway.cli.diff import diff
+from tidegate.gateway.exits import ExitCode
 
 __all__ = ["git", "here", "write"]
 
@@ -72,7 +72,7 @@ class TestWorkflow:
         git.commit()
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "tidegate").write_text(
-            f'#!/bin/sh\nexec {sys.executable} -m gateway.cli.main "$@"\n'
+            f'#!/bin/sh\nexec {sys.executable} -m tidegate.gateway.cli.main "$@"\n'
         )
         (tmp_path / "bin" / "tidegate").chmod(0o755)
         env = {
@@ -115,7 +115,17 @@ def test_every_member_of_the_json_is_there(git: Git, tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", git.root / "new.json"
     old.write_text(contract_text())
     new.write_text(contract_text(maximum=120))
-    command = [sys.executable, "-m", "gateway.cli.main", "check", new, "--against", old, "--format", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate.gateway.cli.main",
+        "check",
+        new,
+        "--against",
+        old,
+        "--format",
+        "json",
+    ]
     report = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
     assert sorted(members(report) - NAMES - {"format"}) == []
     assert report["format"] in NAMES

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from contracts.document.load import LoadedContract, load_contract, parse_contract
-from contracts.document.model import DataContract, Expectation
-from contracts.document.rule_model import Rule
-from contracts.document.yaml_source import read_yaml
-from contracts.judge.plan import compile_plan
+from tidegate.contracts.document.load import LoadedContract, load_contract, parse_contract
+from tidegate.contracts.document.model import DataContract, Expectation
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.judge.plan import compile_plan
 
 PAGE = Path("docs/contract-author.md").read_text()
 WHOLE, RULES, EXPECTATIONS = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)

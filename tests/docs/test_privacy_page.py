@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.document.yaml_source import read_yaml
-from contracts.explain.account import Teller
-from contracts.judge.plan import compile_plan
-from contracts.privacy.tokens import MaskKey
-from contracts.stream.masked_values import MaskedValues
-from gateway.access.principal import Role
-from gateway.streams.reveals import ACTION, ROLE
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.masked_values import MaskedValues
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.streams.reveals import ACTION, ROLE
 
 PAGE = Path("docs/privacy.md").read_text("utf-8")
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")

@@ -20,12 +20,12 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from contracts.document.load import parse_contract
-from contracts.errors import ContractError
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition
 from tests.fuzz.mutation import mutated, mutated_document
 from tests.fuzz.seeds import CONTRACTS, DOCUMENTS, RECORDS, WRITERS
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import fastavro
 
-from contracts.document.load import load_contract
-from contracts.document.model import DataContract
-from contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.document.load import load_contract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 
 _EXAMPLES: Final = Path(__file__).parents[2] / "schemas" / "examples"
 

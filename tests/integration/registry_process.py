@@ -15,11 +15,11 @@ from typing import Self
 import httpx
 import orjson
 
-from gateway.http.models.examples import CONTRACT, REPORT
+from tidegate.gateway.http.models.examples import CONTRACT, REPORT
 
 CONTRACTS = "/api/v1/contracts"
 BATCHES = "/api/v1/streams/hospital.admissions/batches"
-TIDEGATE = (sys.executable, "-m", "gateway.cli.main")
+TIDEGATE = (sys.executable, "-m", "tidegate.gateway.cli.main")
 
 
 class Server:

@@ -12,10 +12,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
-from gateway.embedded import ports
-from gateway.embedded.broker import Broker
 from tests.certificates import Authority
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.broker import Broker
 
 USER, PASSWORD = "tidegate", 'S3CR3T" \\ for=the;broker'
 KEY_PASSWORD = "S3CR3T of the key"  # noqa: S105 - it opens what the test makes

@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from contracts.stream.report import BatchReport
-from gateway.http.models.examples import CONTRACT_YAML, REPORT
-from spark_jobs.contract_source import RegistryContract, registry_auth
-from spark_jobs.job.reports import RegistryReporter
-from spark_jobs.settings import JobSettings
 from tests.integration.registry_process import TIDEGATE, Server
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.http.models.examples import CONTRACT_YAML, REPORT
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_auth
+from tidegate.spark_jobs.job.reports import RegistryReporter
+from tidegate.spark_jobs.settings import JobSettings
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 AVRO = '{"type":"record","name":"U","fields":[{"name":"age","type":"int"}]}'

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.embedded.broker import Broker
+from tidegate.gateway.embedded.broker import Broker
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:

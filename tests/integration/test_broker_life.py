@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.errors import SettingsError, Unavailable
-from gateway.embedded import ports
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from gateway.embedded.processes import RunDirectory
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import RunDirectory
 
 QUICK_JAVA = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 

@@ -21,15 +21,15 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.stream.ledger import Ledger
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.embedded.broker import Broker
-from gateway.embedded.demo.admissions import admissions_stream
-from gateway.embedded.demo.feed import send
-from gateway.embedded.demo.flights import findings, read_flights
-from gateway.embedded.demo.outcome import count_records, read_outcome, read_quarantine
-from gateway.embedded.demo.stream import PARTITIONS
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.embedded.demo.admissions import admissions_stream
+from tidegate.gateway.embedded.demo.feed import send
+from tidegate.gateway.embedded.demo.flights import findings, read_flights
+from tidegate.gateway.embedded.demo.outcome import count_records, read_outcome, read_quarantine
+from tidegate.gateway.embedded.demo.stream import PARTITIONS
 
 MakeTopic = Callable[..., str]
 
@@ -187,7 +187,15 @@ def _read(broker: Broker, topic: str, count: int) -> list[Message]:
 
 
 def _demo(folder: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gateway.cli.main", "demo", "--state", str(folder / "state"), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate.gateway.cli.main",
+        "demo",
+        "--state",
+        str(folder / "state"),
+        *options,
+    ]
     environment = {**os.environ, "COLUMNS": "160", "TIDEGATE_TEST_FOLDER": str(folder)}
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder, env=environment

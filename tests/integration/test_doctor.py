@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.embedded import doctor as doctor_checks
-from gateway.embedded import ports
-from gateway.embedded.doctor import Finding, examine
-from gateway.embedded.jars import Jars, default_cache
-from gateway.embedded.java import Java
-from gateway.embedded.processes import Command, RunDirectory
+from tidegate.gateway.embedded import doctor as doctor_checks
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.doctor import Finding, examine
+from tidegate.gateway.embedded.jars import Jars, default_cache
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import Command, RunDirectory
 
 
 def finding(name: str, state: Path) -> Finding:
@@ -24,7 +24,7 @@ def finding(name: str, state: Path) -> Finding:
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a person does."""
     return subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", "doctor", *arguments],
+        [sys.executable, "-m", "tidegate.gateway.cli.main", "doctor", *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

@@ -17,17 +17,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.report import BatchReport
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.access.keys import Credentials
-from gateway.access.principal import read_grants
-from gateway.embedded.broker import Broker
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.http.models.examples import REPORT
-from gateway.settings import GatewaySettings
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.settings import GatewaySettings
 
 MakeTopic = Callable[..., str]
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -28,13 +28,13 @@ from confluent_kafka.schema_registry.rules.cel.cel_field_executor import CelFiel
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
 
-from contracts.errors import Unavailable
-from contracts.formats.framing import schema_header
-from contracts.judge.plan import EnforcementPlan
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.settings import GatewaySettings
-from spark_jobs.contract_source import RegistryContract
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.spark_jobs.contract_source import RegistryContract
 
 
 def record(*fields: dict[str, Any]) -> str:

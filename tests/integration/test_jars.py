@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsError, Unavailable
-from gateway.embedded.jars import JarCache, Jars, default_cache
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.embedded.jars import JarCache, Jars, default_cache
 
 MODULES = {"broker": ("org.example", "broker", "1.0"), "spark": ("org.example", "connector", "2.0")}
 
@@ -30,7 +30,7 @@ POM = """<project><modelVersion>4.0.0</modelVersion>
 ENSURE = """
 import sys
 from pathlib import Path
-from gateway.embedded.jars import JarCache
+from tidegate.gateway.embedded.jars import JarCache
 steps = []
 JarCache(*map(Path, sys.argv[1:])).ensure(lambda phase, *_: steps.append(phase))
 print(steps.count("download"))

@@ -14,21 +14,21 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from contracts.errors import Unavailable
-from contracts.stream.output_topics import quarantine_topic
-from gateway.broker import BrokerProbe
-from gateway.embedded.broker import BrokerOptions
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from gateway.embedded.processes import RunDirectory
-from gateway.streams.quarantine import Origin, QuarantineReader
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.settings import JobSettings
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.secured_broker import SecuredBroker, Way, way_in
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.broker import BrokerProbe
+from tidegate.gateway.embedded.broker import BrokerOptions
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.settings import JobSettings
 
 SECRET = "S3CR3T"  # noqa: S105 - a part of each
 

@@ -11,12 +11,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.errors import NotFoundError, Unavailable
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.embedded.broker import Broker
-from gateway.streams.quarantine import Origin, QuarantineReader
+from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -17,9 +17,9 @@ import httpx
 import orjson
 import pytest
 
-from gateway.http.models.examples import CONTRACT, CONTRACT_YAML
-from gateway.storage.audit_chain import check, read_line
 from tests.integration.registry_process import BATCHES, CONTRACTS, TIDEGATE, Server, together, version
+from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
+from tidegate.gateway.storage.audit_chain import check, read_line
 
 
 def starting(database_url: str) -> Iterator[Callable[[], Server]]:

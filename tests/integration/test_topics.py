@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.stream.kafka_connection import KafkaConnection
-from gateway.embedded.broker import Broker
-from gateway.topics.cluster import Cluster
-from spark_jobs.kafka.topics import Topics
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.topics.cluster import Cluster
+from tidegate.spark_jobs.kafka.topics import Topics
 
 Ran = subprocess.CompletedProcess[str]
 Run = Callable[..., Ran]
@@ -26,7 +26,7 @@ def run(broker: Broker, tmp_path: Path) -> Run:
     def tidegate(verb: str, text: str, *options: str, servers: str = broker.bootstrap) -> Ran:
         file = tmp_path / "topics.yaml"
         file.write_text(text)
-        command = [sys.executable, "-m", "gateway.cli.main", "topics", verb, str(file)]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "topics", verb, str(file)]
         return subprocess.run(
             [*command, "--bootstrap-servers", servers, *options],
             capture_output=True,

@@ -23,13 +23,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.catalog.sql import SqlCatalog
 
-from contracts.stream.kafka_connection import KafkaConnection
-from gateway.embedded import ports
-from gateway.embedded.jars import Jars
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
 from tests.jvm import SHORT_LIVED_JAVA
 from tests.postgresql import Postgresql
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples" / "admissions"
 DEADLINE_SECONDS = 240
@@ -43,7 +43,7 @@ class Up:
         self.lines: list[str] = []
         self._tokens: set[str] = set()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gateway.cli.main", "up", "--state", str(state), *arguments],
+            [sys.executable, "-m", "tidegate.gateway.cli.main", "up", "--state", str(state), *arguments],
             env={**os.environ, **SHORT_LIVED_JAVA, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -365,7 +365,15 @@ def test_secrets_of_the_environment_are_in_no_list_of_processes_and_no_file(
     seen = command_lines()
     assert len(run.living()) >= 4, "broker, gateway, job and its Java"
     reconcile = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli.main", "reconcile", "hospital.admissions", "--sink", "delta"],
+        [
+            sys.executable,
+            "-m",
+            "tidegate.gateway.cli.main",
+            "reconcile",
+            "hospital.admissions",
+            "--sink",
+            "delta",
+        ],
         env={
             **os.environ,
             **SHORT_LIVED_JAVA,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from spark_jobs.steps import Step
+from tidegate.spark_jobs.steps import Step
 
 START = (Step.FENCE, Step.VERIFY, Step.CLAIM)
 BATCH = (Step.JUDGE, Step.PUBLISH)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from spark_jobs.steps import Step
 from tests.model.parts import Part
+from tidegate.spark_jobs.steps import Step
 
 Pointer = tuple[int, int]
 """Source partition and offset."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.sinks import kafka
-from spark_jobs.sinks import staged as staged_sink
-from spark_jobs.steps import Step
 from tests.model import one_transaction, staged
 from tests.model.parts import Part
+from tidegate.spark_jobs.sinks import kafka
+from tidegate.spark_jobs.sinks import staged as staged_sink
+from tidegate.spark_jobs.steps import Step
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "exactly-once.md").read_text()

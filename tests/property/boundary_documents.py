@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from contracts.document.fields import tokens
 from tests.property.json_schema_worlds import NAMES, TEXTS, value
+from tidegate.contracts.document.fields import tokens
 
 _MAX_DEPTH = 5
 _MAX_FOLLOWED = 24

@@ -10,7 +10,7 @@ import json
 import jsonschema_rs
 from jsonschema_rs.canonical import CanonicalizationError, Containment
 
-from contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 
 _SAID = {Containment.YES: True, Containment.NO: False, Containment.UNKNOWN: None}
 

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from contracts.expectations.compile import CompiledExpectation
-from contracts.expectations.library import library_arguments, library_columns
+from tidegate.contracts.expectations.compile import CompiledExpectation
+from tidegate.contracts.expectations.library import library_arguments, library_columns
 
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 with warnings.catch_warnings():

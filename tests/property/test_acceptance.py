@@ -13,11 +13,11 @@ import re2
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.errors import ContractError
-from contracts.fastpath.patterns import FORMATS, searched
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition
 from tests import documents
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.fastpath.patterns import FORMATS, searched
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition
 
 DATES = ("2024-02-29", "2023-02-29", "1900-02-29", "0000-01-01")
 INSTANTS = ("2024-02-29T00:00:00Z", "2024-02-29T23:59:60Z", "2024-02-29T00:00:00+01:00")

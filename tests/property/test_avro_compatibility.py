@@ -14,12 +14,22 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union, parse
-from contracts.inclusion.answer import Outcome
-from contracts.inclusion.avro import includes
-from contracts.inclusion.avro.data import Branch, Datum, Sizes, encode, json_text
-from contracts.inclusion.avro.documents import schema_of
-from contracts.inclusion.avro.meaning import logical_of, meaning
+from tidegate.contracts.formats.avro_types import (
+    Array,
+    AvroType,
+    Enum,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    parse,
+)
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.inclusion.avro import includes
+from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes, encode, json_text
+from tidegate.contracts.inclusion.avro.documents import schema_of
+from tidegate.contracts.inclusion.avro.meaning import logical_of, meaning
 
 Schema = Any
 

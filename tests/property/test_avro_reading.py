@@ -15,15 +15,15 @@ from avro.schema import parse as parse_apache
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import AvroSchema
-from contracts.formats.avro import AvroFormat
-from contracts.formats.avro_nodes import resolve
-from contracts.formats.avro_quick import DOUBTS, compile_quick_reader
-from contracts.formats.avro_types import graph
-from contracts.formats.avro_written import Written
-from contracts.formats.framing import Framed
-from contracts.verdict import Stage, Violation
 from tests.property.avro_worlds import data, encoded, evolved, schemas
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.avro_nodes import resolve
+from tidegate.contracts.formats.avro_quick import DOUBTS, compile_quick_reader
+from tidegate.contracts.formats.avro_types import graph
+from tidegate.contracts.formats.avro_written import Written
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.verdict import Stage, Violation
 
 BOUNDED = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

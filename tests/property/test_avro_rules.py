@@ -12,10 +12,10 @@ import pyarrow as pa
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from contracts.errors import ContractError
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan
 from tests import documents
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan
 
 STAMP = {"type": "long", "logicalType": "timestamp-millis"}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}

@@ -13,17 +13,17 @@ from cel_expr_python import cel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.document.fields import join
-from contracts.formats.json_records import decode_exactly
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.cel import Outcome, evaluate, evaluate_with
-from contracts.rules.cel_lowered import NotLoweredError
-from contracts.rules.cel_lowering import lower
-from contracts.rules.cel_syntax import syntax_of
-from contracts.rules.places import located, places
-from contracts.rules.program import DECODED, Program
-from contracts.verdict import Stage
 from tests import documents
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.cel import Outcome, evaluate, evaluate_with
+from tidegate.contracts.rules.cel_lowered import NotLoweredError
+from tidegate.contracts.rules.cel_lowering import lower
+from tidegate.contracts.rules.cel_syntax import syntax_of
+from tidegate.contracts.rules.places import located, places
+from tidegate.contracts.rules.program import DECODED, Program
+from tidegate.contracts.verdict import Stage
 
 EXAMPLES = int(os.environ.get("TIDEGATE_CEL_EXAMPLES", "400"))
 

@@ -9,17 +9,17 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.json_schema import JsonSchemaFormat
-from gateway.registry.schema_compatibility import Earlier, check_compatibility
-from gateway.registry.schemas.dialects import DRAFT_7, NEWEST, without_dialect
-from gateway.registry.schemas.entities import Config
-from gateway.registry.schemas.errors import Refused
-from gateway.registry.schemas.parsing import ParsedSchema, parse_schema
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_rewrites import pair
 from tests.property.json_schema_worlds import seeded, value
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility
+from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST, without_dialect
+from tidegate.gateway.registry.schemas.entities import Config
+from tidegate.gateway.registry.schemas.errors import Refused
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema, parse_schema
 
 
 def judge(definition: Any) -> JsonSchemaFormat | None:

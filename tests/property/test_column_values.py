@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.columns.typed import TYPES, TypedColumn, kind_of
-from contracts.document.fields import FieldType
+from tidegate.contracts.columns.typed import TYPES, TypedColumn, kind_of
+from tidegate.contracts.document.fields import FieldType
 
 INTEGERS = st.one_of(
     st.integers(-5, 5),

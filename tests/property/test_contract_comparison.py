@@ -10,13 +10,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Direction, FindingSeverity
-from contracts.document.model import Compatibility, DataContract
-from contracts.errors import ContractError
-from contracts.inclusion.answer import Outcome
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition, Stage
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition, Stage
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

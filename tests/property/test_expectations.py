@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import Expectation
-from contracts.expectations.compile import CompiledExpectation, compile_expectations
-from contracts.expectations.vocabulary import REFUSED, VOCABULARY
 from tests.property.library_oracle import library_arguments_of, library_names, library_says
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.expectations.compile import CompiledExpectation, compile_expectations
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY
 
 DAY = date(2024, 2, 27)
 MOMENT = datetime(2024, 2, 28, 23, 59, 58)  # noqa: DTZ001 - of a column without a zone

@@ -11,16 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.expression_values import constant_of, values_between
-from contracts.compatibility.expressions import refuses_as_much
-from contracts.compatibility.rule_schemas import member_of
-from contracts.document.rule_model import Cel
-from contracts.formats.json_fields import JsonFields
-from contracts.formats.json_records import decode_exactly
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.cel import Outcome, outcome_of, tree_of
-from contracts.rules.cel_syntax import Call
-from contracts.verdict import Stage
 from tests import documents
 from tests.property.test_cel import EXAMPLES as CEL_EXAMPLES
 from tests.property.test_cel import (
@@ -34,6 +24,16 @@ from tests.property.test_cel import (
     scalars,
     value_expressions,
 )
+from tidegate.contracts.compatibility.expression_values import constant_of, values_between
+from tidegate.contracts.compatibility.expressions import refuses_as_much
+from tidegate.contracts.compatibility.rule_schemas import member_of
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.cel import Outcome, outcome_of, tree_of
+from tidegate.contracts.rules.cel_syntax import Call
+from tidegate.contracts.verdict import Stage
 
 EXAMPLES = CEL_EXAMPLES // 4
 _CONTRACT = documents.contract_with(SCHEMA, formats="annotate")

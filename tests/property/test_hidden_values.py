@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import compile_plan
-from contracts.privacy.classes import Path, classes_of
-from contracts.stream.evidence import EventPointer, Evidence
-from gateway.http.desk.record_views import Looking, View, record_view
-from gateway.http.desk.rendering import page
-from gateway.streams.quarantine import QuarantinedRecord
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.privacy.classes import Path, classes_of
+from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.gateway.http.desk.record_views import Looking, View, record_view
+from tidegate.gateway.http.desk.rendering import page
+from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 SECRET = "S3CR3T"  # noqa: S105 - it opens nothing
 TYPED = {"type": "integer"}

@@ -10,8 +10,8 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.http.desk.layout import Mark, lay_out
-from gateway.http.desk.positions import find
+from tidegate.gateway.http.desk.layout import Mark, lay_out
+from tidegate.gateway.http.desk.positions import find
 
 documents = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

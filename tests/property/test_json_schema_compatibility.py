@@ -13,22 +13,27 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.json_records import decode_exactly
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.answer import Counterexample, Inclusion, Outcome
-from contracts.inclusion.json_schema import Pair, includes
-from contracts.inclusion.json_schema.assertions import without_assertions
-from contracts.inclusion.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
-from contracts.inclusion.json_schema.evaluate import matches
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
-from contracts.inclusion.json_schema.theories import FORMAT_LANGUAGES, WIDER_FORMATS
-from contracts.verdict import Violation
 from tests.property.boundary_documents import Boundary
 from tests.property.json_schema_containment import contained
 from tests.property.json_schema_rewrites import pair
 from tests.property.json_schema_worlds import DIALECTS, SchemaMaker, seeded, value
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.answer import Counterexample, Inclusion, Outcome
+from tidegate.contracts.inclusion.json_schema import Pair, includes
+from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
+from tidegate.contracts.inclusion.json_schema.evaluate import matches
+from tidegate.contracts.inclusion.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
+from tidegate.contracts.inclusion.json_schema.theories import FORMAT_LANGUAGES, WIDER_FORMATS
+from tidegate.contracts.verdict import Violation
 
 # A seed is the example: what it makes is too large to be shrunk by hypothesis in a few seconds.
 SEEDS = st.integers(0, 2**63)

@@ -15,14 +15,14 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.formats.framing import Framed
-from contracts.formats.json_records import decode_exactly, decode_json
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.compile import compile_rules
-from contracts.rules.compiled import Built
-from contracts.rules.places import places
-from contracts.verdict import Disposition, Stage, Violation
 from tests import documents
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.formats.json_records import decode_exactly, decode_json
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.compile import compile_rules
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.places import places
+from tidegate.contracts.verdict import Disposition, Stage, Violation
 
 RULES = [
     {"id": "sentinel", "kind": "forbidden", "field": "/n", "values": [999, 0.5], "severity": "warning"},

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.stream.ledger import Position, Vector
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.ledger import Position, Vector
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 # Near each other, at the edges of a bitmap's parts, and as far as offsets go.
 offsets = (

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.formats.json_records import _INEXACT
-from contracts.formats.number_scan import suspect_rows
-from contracts.rules.compiled import RuleSet
 from tests import documents
+from tidegate.contracts.formats.json_records import _INEXACT
+from tidegate.contracts.formats.number_scan import suspect_rows
+from tidegate.contracts.rules.compiled import RuleSet
 
 FIELDS = {
     "n": {"type": ["number", "null"]},

@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contracts.formats.column_values import (
+from tests import documents
+from tidegate.contracts.formats.column_values import (
     day,
     instant,
     local_time,
@@ -17,8 +18,7 @@ from contracts.formats.column_values import (
     texts_as_instants,
     texts_as_local_times,
 )
-from contracts.judge.plan import EnforcementPlan
-from tests import documents
+from tidegate.contracts.judge.plan import EnforcementPlan
 
 TEXTS = st.sampled_from(
     ("", "a", "ab", "A1", 'q"', "b\\", "é", "😀", "\x1f", "\x1e", "\x1d", "a\x1db", "\n", "\x00", "\x7f", "null", "a,b", '","')

@@ -10,15 +10,15 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Direction, FindingSeverity
-from contracts.compatibility.rule_schemas import schema_of_rule
-from contracts.document.model import Compatibility, DataContract
-from contracts.errors import ContractError
-from contracts.formats.json_fields import JsonFields
-from contracts.inclusion.answer import Outcome
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition, Stage
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
+from tidegate.contracts.compatibility.rule_schemas import schema_of_rule
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition, Stage
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

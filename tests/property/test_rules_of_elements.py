@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition
 
 LINE = {
     "type": ["object", "null"],

@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from contracts.document.times import instant_key, instant_text
-from contracts.errors import ContractError
-from contracts.judge.plan import EnforcementPlan
-from contracts.rules.clock import Moments, offset_of_now
-from contracts.verdict import Stage
 from tests import documents
+from tidegate.contracts.document.times import instant_key, instant_text
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.rules.clock import Moments, offset_of_now
+from tidegate.contracts.verdict import Stage
 
 NOW = 1_704_067_200 * 10**9
 texts = st.one_of(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.embedded.jars import relock
 from tests.rest_catalog.server import IVY_FILE, LOCK_FILE
+from tidegate.gateway.embedded.jars import relock
 
 if __name__ == "__main__":
     relock(None, LOCK_FILE, IVY_FILE)

@@ -10,11 +10,11 @@ from time import monotonic
 
 import httpx
 
-from gateway.embedded import ports
-from gateway.embedded.ivy import pyspark_home
-from gateway.embedded.jars import JarCache, Jars, default_cache
-from gateway.embedded.java import Java
-from gateway.embedded.processes import Command, RunDirectory
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.ivy import pyspark_home
+from tidegate.gateway.embedded.jars import JarCache, Jars, default_cache
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import Command, RunDirectory
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 IVY_FILE = Path(__file__).with_name("ivy.xml")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Unavailable
-from spark_jobs.job.source import BatchOffsets
+from tidegate.contracts.errors import Unavailable
+from tidegate.spark_jobs.job.source import BatchOffsets
 
 
 def test_a_checkpoint_that_is_gone_ends_the_attempt_and_not_the_stream(

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.document.model import DataContract
-from contracts.errors import Unavailable
-from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition
-from spark_jobs.worker.judge import disposition_of, judge_column, worker_errors
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.worker.judge import disposition_of, judge_column, worker_errors
 
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 KNOWN = WriterSchema(7, UUID(int=7), "avro", SCHEMA)

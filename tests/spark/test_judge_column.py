@@ -11,9 +11,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives it
 
-from contracts.document.load import parse_contract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from spark_jobs.worker.judge import column_types, disposition_of, failed_of, judge_column
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.spark_jobs.worker.judge import column_types, disposition_of, failed_of, judge_column
 
 CONTRACT = {
     "apiVersion": "tidegate/v1",
@@ -160,4 +160,4 @@ def test_a_crash_in_a_worker_is_told_without_the_record_that_it_was_about(
         frame.select(judge(F.col("value"))).collect()
     out, err = capfd.readouterr()
     assert secret not in f"{caught.value}{out}{err}"
-    assert "spark_jobs.crashes.WorkerCrash: pyarrow.lib.ArrowInvalid at" in str(caught.value)
+    assert "tidegate.spark_jobs.crashes.WorkerCrash: pyarrow.lib.ArrowInvalid at" in str(caught.value)

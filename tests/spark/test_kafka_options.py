@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from contracts.stream.kafka_connection import KafkaConnection, SaslLogin, Tls
 from tests.certificates import Authority
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, SaslLogin, Tls
 
 
 def test_the_plan_of_a_source_shows_no_secret(spark: SparkSession, tmp_path: Path) -> None:

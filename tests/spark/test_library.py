@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.document.model import Expectation
-from contracts.expectations.agreement import agrees
-from contracts.expectations.compile import compile_expectations
-from contracts.expectations.vocabulary import VOCABULARY
-from spark_jobs.job.library import Library
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.expectations.agreement import agrees
+from tidegate.contracts.expectations.compile import compile_expectations
+from tidegate.contracts.expectations.vocabulary import VOCABULARY
+from tidegate.spark_jobs.job.library import Library
 
 MOMENT = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
 ROWS = pa.table(

@@ -7,9 +7,9 @@ from threading import Barrier
 
 from pyspark.sql import SparkSession
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import compile_plan
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
 
 STREAMS = 4
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.jars import Jars
 
 SECRET = "s3cr3t-4711"  # noqa: S105 - it opens nothing
 PROPERTIES = {
@@ -21,8 +21,8 @@ PROPERTIES = {
 }
 LOOK = """
 import json, psutil
-from spark_jobs.session import build_session
-from spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import SinkSettings
 
 settings = SinkSettings()
 spark = build_session(settings)

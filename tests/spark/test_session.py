@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import SettingsError
-from spark_jobs.session import build_session
-from spark_jobs.settings import JobSettings
+from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.session import build_session
+from tidegate.spark_jobs.settings import JobSettings
 
 
 def test_workers_run_our_interpreter_warm_and_without_archives(spark: SparkSession) -> None:
     def look(_: int) -> tuple[str, bool, list[str], bool]:
         archives = [path for path in sys.path if path.endswith((".zip", ".jar"))]
-        return sys.executable, "contracts.judge.plan" in sys.modules, archives, "" in sys.path
+        return sys.executable, "tidegate.contracts.judge.plan" in sys.modules, archives, "" in sys.path
 
     assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [(sys.executable, True, [], False)]
 

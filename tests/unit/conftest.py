@@ -14,12 +14,12 @@ import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.http.models.examples import CONTRACT, REPORT
-from gateway.settings import GatewaySettings
-from gateway.storage.sql import Stores
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.http.models.examples import CONTRACT, REPORT
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.storage.sql import Stores
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

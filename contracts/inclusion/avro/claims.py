@@ -6,13 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.formats.avro_defaults import fits
-from contracts.formats.avro_matching import ambiguous_fields, field_pairs, names_match
-from contracts.formats.avro_types import AvroType, Enum, Fixed, Logical, Primitive, Record, RecordField, Union
-from contracts.inclusion.avro.data import Branch, Datum, Sizes
-from contracts.inclusion.avro.meaning import logical_of, time_unit
-from contracts.inclusion.avro.places import Place
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_defaults import fits
+from tidegate.contracts.formats.avro_matching import ambiguous_fields, field_pairs, names_match
+from tidegate.contracts.formats.avro_types import (
+    AvroType,
+    Enum,
+    Fixed,
+    Logical,
+    Primitive,
+    Record,
+    RecordField,
+    Union,
+)
+from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
+from tidegate.contracts.inclusion.avro.meaning import logical_of, time_unit
+from tidegate.contracts.inclusion.avro.places import Place
 
 CODES: Final = {
     "avro.type-changed": "the reader's type takes none of the writer's values",

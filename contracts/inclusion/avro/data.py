@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import fastavro
 
-from contracts.formats.avro_types import (
+from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
     AvroType,
@@ -28,7 +28,7 @@ from contracts.formats.avro_types import (
     children,
     nodes,
 )
-from contracts.inclusion.avro.documents import schema_of
+from tidegate.contracts.inclusion.avro.documents import schema_of
 
 Datum = Any
 """A value of a writer's type: a union's is a Branch, a record's a dict, an enum's its symbol."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from contracts.formats.avro_defaults import fits
-from contracts.formats.avro_types import (
+from tidegate.contracts.formats.avro_defaults import fits
+from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
     Array,
     AvroType,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
 
 _PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
     "null": {"type": "null"},

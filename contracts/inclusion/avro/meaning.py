@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from contracts.formats.avro_types import AvroType, Fixed, Logical, Primitive
+from tidegate.contracts.formats.avro_types import AvroType, Fixed, Logical, Primitive
 
 _EPOCH: Final = date(1970, 1, 1)
 _PER_SECOND: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}

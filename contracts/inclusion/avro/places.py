@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.document.fields import join
-from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
-from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, Union
-from contracts.inclusion.avro.data import Branch, Datum, Sizes
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, Union
+from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes
 
 ANY: Final = "*"
 """Stands in a pointer for any item of an array and any name of a map."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NoReturn
 
-from contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
-from contracts.inclusion.avro.data import Branch, Datum
+from tidegate.contracts.formats.avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from tidegate.contracts.inclusion.avro.data import Branch, Datum
 
 _INTEGERS: Final = {"int": 2**31, "long": 2**63}
 

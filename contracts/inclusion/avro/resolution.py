@@ -12,10 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from contracts.formats.avro_matching import chosen_branches, field_pairs, matches
-from contracts.formats.avro_types import Array, AvroType, Enum, Map, Record, TooDeepError, Union, parse
-from contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
-from contracts.inclusion.avro.claims import (
+from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from tidegate.contracts.formats.avro_types import (
+    Array,
+    AvroType,
+    Enum,
+    Map,
+    Record,
+    TooDeepError,
+    Union,
+    parse,
+)
+from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
+from tidegate.contracts.inclusion.avro.claims import (
     CODES,
     Claim,
     branch_ambiguous,
@@ -25,9 +34,9 @@ from contracts.inclusion.avro.claims import (
     mismatch,
     record_claims,
 )
-from contracts.inclusion.avro.data import Datum, Readings, Sizes, encode, json_text
-from contracts.inclusion.avro.meaning import logical_of, meaning
-from contracts.inclusion.avro.places import Filling, Place
+from tidegate.contracts.inclusion.avro.data import Datum, Readings, Sizes, encode, json_text
+from tidegate.contracts.inclusion.avro.meaning import logical_of, meaning
+from tidegate.contracts.inclusion.avro.places import Filling, Place
 
 MAX_STEPS: Final = 500_000
 """Most pairs of types that are looked at; about a second."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from contracts.inclusion.json_schema.facts import Facts
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.facts import Facts
+from tidegate.contracts.inclusion.json_schema.nodes import (
     All,
     AnyOf,
     Condition,

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from contracts.inclusion.json_schema.branch import Branch
-from contracts.inclusion.json_schema.containers import PropertyPlace, places
-from contracts.inclusion.json_schema.evaluate import fits, fits_all
-from contracts.inclusion.json_schema.gaps import branch_of
-from contracts.inclusion.json_schema.gathered import arrays, objects
-from contracts.inclusion.json_schema.nodes import Additional, Matching, Names, Node
-from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
-from contracts.inclusion.json_schema.scalars import (
+from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.containers import PropertyPlace, places
+from tidegate.contracts.inclusion.json_schema.evaluate import fits, fits_all
+from tidegate.contracts.inclusion.json_schema.gaps import branch_of
+from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
+from tidegate.contracts.inclusion.json_schema.nodes import Additional, Matching, Names, Node
+from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
+from tidegate.contracts.inclusion.json_schema.scalars import (
     MAX_WHOLE,
     number_candidates,
     string_candidates,
     writing_matters,
 )
-from contracts.inclusion.json_schema.values import (
+from tidegate.contracts.inclusion.json_schema.values import (
     ARRAY,
     BOOLEAN,
     FRACTION,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.document.fields import join
-from contracts.inclusion.answer import Counterexample, Difference, Outcome
-from contracts.inclusion.json_schema.gaps import Gap, Situation, nearest_old
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.inclusion.answer import Counterexample, Difference, Outcome
+from tidegate.contracts.inclusion.json_schema.gaps import Gap, Situation, nearest_old
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     Bound,
@@ -30,7 +30,7 @@ from contracts.inclusion.json_schema.nodes import (
     is_false,
     resolved,
 )
-from contracts.inclusion.json_schema.sentences import Words
+from tidegate.contracts.inclusion.json_schema.sentences import Words
 
 CODES: Final = {
     "schema.type-narrowed": "a type that was accepted is not any more",

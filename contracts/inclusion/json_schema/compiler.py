@@ -11,11 +11,17 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT3, specification_with
 
-from contracts.document.source import escape
-from contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, METASCHEMAS, Dialect, dialect_of
-from contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
-from contracts.inclusion.json_schema.keywords import HANDLERS
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.inclusion.json_schema.dialect import (
+    FORMATS,
+    KEYWORDS,
+    METASCHEMAS,
+    Dialect,
+    dialect_of,
+)
+from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
+from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
@@ -34,7 +40,7 @@ from contracts.inclusion.json_schema.nodes import (
     Side,
     TypeIs,
 )
-from contracts.inclusion.json_schema.values import ANYTHING, key_of, shape_of
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of, shape_of
 
 MAX_DEPTH: Final = 110
 """Deepest nesting of schemas, references counted."""

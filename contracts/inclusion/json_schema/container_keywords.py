@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from contracts.document.source import escape
-from contracts.inclusion.json_schema.dialect import Dialect
-from contracts.inclusion.json_schema.document import Spot
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.inclusion.json_schema.dialect import Dialect
+from tidegate.contracts.inclusion.json_schema.document import Spot
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Contains,
     ItemCount,
     Matching,
@@ -18,11 +18,11 @@ from contracts.inclusion.json_schema.nodes import (
     PropertyCount,
     UniqueItems,
 )
-from contracts.inclusion.json_schema.unevaluated import unevaluated_items, unevaluated_properties
-from contracts.inclusion.json_schema.values import ANYTHING, ARRAY, OBJECT
+from tidegate.contracts.inclusion.json_schema.unevaluated import unevaluated_items, unevaluated_properties
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, ARRAY, OBJECT
 
 if TYPE_CHECKING:
-    from contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
+    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
 
 
 def _item_count(compiler: Compiler, spot: Spot, keyword: str) -> Node:

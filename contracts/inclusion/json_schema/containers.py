@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from contracts.inclusion.json_schema.evaluate import fits, is_additional, matches
-from contracts.inclusion.json_schema.facts import ArrayFacts, Count, ObjectFacts
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.evaluate import fits, is_additional, matches
+from tidegate.contracts.inclusion.json_schema.facts import ArrayFacts, Count, ObjectFacts
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     Contains,
     ItemAt,
@@ -25,11 +25,11 @@ from contracts.inclusion.json_schema.nodes import (
     Side,
     UniqueItems,
 )
-from contracts.inclusion.json_schema.values import key_of
+from tidegate.contracts.inclusion.json_schema.values import key_of
 
 if TYPE_CHECKING:
-    from contracts.inclusion.json_schema.branch import Branch
-    from contracts.inclusion.json_schema.prover import Prover
+    from tidegate.contracts.inclusion.json_schema.branch import Branch
+    from tidegate.contracts.inclusion.json_schema.prover import Prover
 
 _MAX_POSITIONS: Final = 64
 _MAX_PATTERNS: Final = 6

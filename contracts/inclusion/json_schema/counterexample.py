@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
-from contracts.formats.json_records import MAX_DEPTH, decode_exactly
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.answer import Counterexample
-from contracts.inclusion.json_schema.candidates import Maker
-from contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
-from contracts.inclusion.json_schema.gathered import arrays, objects
-from contracts.inclusion.json_schema.nodes import Node
-from contracts.inclusion.json_schema.prover import BudgetSpentError
-from contracts.inclusion.json_schema.shrinking import Shrinker, Trial
-from contracts.inclusion.json_schema.values import exceeds, text_of
-from contracts.inclusion.json_schema.work import Work
-from contracts.verdict import Violation
+from tidegate.contracts.formats.json_records import MAX_DEPTH, decode_exactly
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.answer import Counterexample
+from tidegate.contracts.inclusion.json_schema.candidates import Maker
+from tidegate.contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
+from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
+from tidegate.contracts.inclusion.json_schema.nodes import Node
+from tidegate.contracts.inclusion.json_schema.prover import BudgetSpentError
+from tidegate.contracts.inclusion.json_schema.shrinking import Shrinker, Trial
+from tidegate.contracts.inclusion.json_schema.values import exceeds, text_of
+from tidegate.contracts.inclusion.json_schema.work import Work
+from tidegate.contracts.verdict import Violation
 
 _MAX_TRIES: Final = 120
 _FEW_VALUES: Final = 6

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Specification
 
-from contracts.document.source import escape
-from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from contracts.inclusion.json_schema.dialect import Dialect, dialect_of
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from tidegate.contracts.inclusion.json_schema.dialect import Dialect, dialect_of
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere

@@ -12,11 +12,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
-from contracts.document.model import JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.json_schema.dialect import Dialect
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.json_schema.dialect import Dialect
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
@@ -47,7 +47,7 @@ from contracts.inclusion.json_schema.nodes import (
     concerns,
     resolved,
 )
-from contracts.inclusion.json_schema.values import MAX_EXACT, NUMBER, exact, key_of, margin, type_of
+from tidegate.contracts.inclusion.json_schema.values import MAX_EXACT, NUMBER, exact, key_of, margin, type_of
 
 _MAX_DEPTH: Final = 60
 _MAX_WORK: Final = 20_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from contracts.inclusion.json_schema.evaluate import is_additional, matches
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.evaluate import is_additional, matches
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     Contains,
     ItemAt,
@@ -25,7 +25,7 @@ from contracts.inclusion.json_schema.nodes import (
     UniqueItems,
     concerns,
 )
-from contracts.inclusion.json_schema.values import ANYTHING, type_of
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, type_of
 
 
 class Facts:

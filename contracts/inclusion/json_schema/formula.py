@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Final
 
-from contracts.document.model import JsonSchema
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.formats.json_work import TooMuchWorkError, check_work
-from contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
-from contracts.inclusion.json_schema.loops import loop_in
-from contracts.inclusion.json_schema.nodes import Interner, Node, Side
-from contracts.inclusion.json_schema.values import exceeds
-from contracts.inclusion.json_schema.work import Work
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.json_work import TooMuchWorkError, check_work
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
+from tidegate.contracts.inclusion.json_schema.loops import loop_in
+from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
+from tidegate.contracts.inclusion.json_schema.values import exceeds
+from tidegate.contracts.inclusion.json_schema.work import Work
 
 MAX_NESTING: Final = 200
 MAX_PARTS: Final = 200_000

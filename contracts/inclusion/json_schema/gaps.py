@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from contracts.inclusion.json_schema.branch import Branch
-from contracts.inclusion.json_schema.containers import PropertyPlace, explicit_names, places
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.containers import PropertyPlace, explicit_names, places
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,
@@ -25,7 +25,7 @@ from contracts.inclusion.json_schema.nodes import (
     is_false,
     resolved,
 )
-from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
+from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
 
 MAX_GAPS: Final = 500
 _MAX_COMPARED: Final = 50_000

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from contracts.inclusion.json_schema.branch import Branch
-from contracts.inclusion.json_schema.containers import BrokenArray, BrokenObject
-from contracts.inclusion.json_schema.facts import Count
-from contracts.inclusion.json_schema.nodes import Node, Opaque
-from contracts.inclusion.json_schema.values import key_of
+from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.containers import BrokenArray, BrokenObject
+from tidegate.contracts.inclusion.json_schema.facts import Count
+from tidegate.contracts.inclusion.json_schema.nodes import Node, Opaque
+from tidegate.contracts.inclusion.json_schema.values import key_of
 
 if TYPE_CHECKING:
-    from contracts.inclusion.json_schema.candidates import Maker  # it calls these functions
+    from tidegate.contracts.inclusion.json_schema.candidates import Maker  # it calls these functions
 
 _FEW: Final = 6
 _MAX_STARTS: Final = 12

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from contracts.inclusion.json_schema.container_keywords import CONTAINER_HANDLERS
-from contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
-from contracts.inclusion.json_schema.document import Spot
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.container_keywords import CONTAINER_HANDLERS
+from tidegate.contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
+from tidegate.contracts.inclusion.json_schema.document import Spot
+from tidegate.contracts.inclusion.json_schema.nodes import (
     All,
     Bound,
     Condition,
@@ -27,10 +27,18 @@ from contracts.inclusion.json_schema.nodes import (
     Precision,
     WrittenAsInteger,
 )
-from contracts.inclusion.json_schema.values import INTEGER, MAX_EXACT, NUMBER, STRING, TYPES, exact, key_of
+from tidegate.contracts.inclusion.json_schema.values import (
+    INTEGER,
+    MAX_EXACT,
+    NUMBER,
+    STRING,
+    TYPES,
+    exact,
+    key_of,
+)
 
 if TYPE_CHECKING:
-    from contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
+    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
 
 Handler = Callable[["Compiler", Spot, str], Node]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contracts.inclusion.json_schema.nodes import Node
-from contracts.inclusion.json_schema.work import below, beside
+from tidegate.contracts.inclusion.json_schema.nodes import Node
+from tidegate.contracts.inclusion.json_schema.work import below, beside
 
 
 def loop_in(root: Node) -> Node | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
-from contracts.inclusion.json_schema.values import ANYTHING, ARRAY, NUMBER, OBJECT, STRING, Key
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, ARRAY, NUMBER, OBJECT, STRING, Key
 
 _MAX_LOOKED_AT: Final = 200
 

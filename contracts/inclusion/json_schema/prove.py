@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, Final
 
-from contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
-from contracts.inclusion.json_schema.candidates import Maker
-from contracts.inclusion.json_schema.codes import difference
-from contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
-from contracts.inclusion.json_schema.document import is_same
-from contracts.inclusion.json_schema.formula import Formula, Schema
-from contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
-from contracts.inclusion.json_schema.nodes import Interner, Node, Side
-from contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
-from contracts.inclusion.json_schema.sentences import shown_apart
+from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
+from tidegate.contracts.inclusion.json_schema.candidates import Maker
+from tidegate.contracts.inclusion.json_schema.codes import difference
+from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
+from tidegate.contracts.inclusion.json_schema.document import is_same
+from tidegate.contracts.inclusion.json_schema.formula import Formula, Schema
+from tidegate.contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
+from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
+from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
+from tidegate.contracts.inclusion.json_schema.sentences import shown_apart
 
 DEFAULT_BUDGET: Final = 50_000
 """Steps of the proof; a second or two where every one is needed."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from contracts.inclusion.json_schema.branch import (
+from tidegate.contracts.inclusion.json_schema.branch import (
     MAX_ALTERNATIVES,
     NOTHING_KNOWN,
     Branch,
@@ -20,9 +20,9 @@ from contracts.inclusion.json_schema.branch import (
     Literal,
     extended,
 )
-from contracts.inclusion.json_schema.containers import array_contradicts, object_contradicts
-from contracts.inclusion.json_schema.evaluate import fits
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.containers import array_contradicts, object_contradicts
+from tidegate.contracts.inclusion.json_schema.evaluate import fits
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Interner,
     Node,
     OneOf,
@@ -32,8 +32,16 @@ from contracts.inclusion.json_schema.nodes import (
     Side,
     TypeIs,
 )
-from contracts.inclusion.json_schema.theories import NumberFacts, StringFacts
-from contracts.inclusion.json_schema.values import ARRAY, BOOLEAN, FRACTION, INTEGER, NULL, OBJECT, STRING
+from tidegate.contracts.inclusion.json_schema.theories import NumberFacts, StringFacts
+from tidegate.contracts.inclusion.json_schema.values import (
+    ARRAY,
+    BOOLEAN,
+    FRACTION,
+    INTEGER,
+    NULL,
+    OBJECT,
+    STRING,
+)
 
 MAX_VALUE_DEPTH: Final = 40
 _MAX_CHOICES: Final = 30

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from contracts.inclusion.json_schema.pattern_syntax import (
+from tidegate.contracts.inclusion.json_schema.pattern_syntax import (
     EVERYTHING,
     Anchor,
     Characters,

@@ -9,8 +9,8 @@ from fractions import Fraction
 from itertools import chain, islice
 from typing import Any, Final
 
-from contracts.inclusion.json_schema.branch import Branch
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Bound,
     Format,
     MultipleOf,
@@ -20,9 +20,9 @@ from contracts.inclusion.json_schema.nodes import (
     Precision,
     WrittenAsInteger,
 )
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, strings
-from contracts.inclusion.json_schema.theories import NumberFacts, StringFacts
-from contracts.inclusion.json_schema.values import NUMBER, exact, is_decimal, type_of, written
+from tidegate.contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, strings
+from tidegate.contracts.inclusion.json_schema.theories import NumberFacts, StringFacts
+from tidegate.contracts.inclusion.json_schema.values import NUMBER, exact, is_decimal, type_of, written
 
 _FEW: Final = 20
 _ASSERTED: Final = re.compile(r"\(\?<?[=!]([^()]*)\)")

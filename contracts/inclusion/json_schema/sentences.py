@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.inclusion.json_schema.gaps import Situation
-from contracts.inclusion.json_schema.nodes import All, Node, OneValue, Required, Side
-from contracts.inclusion.json_schema.values import text_of
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.inclusion.json_schema.gaps import Situation
+from tidegate.contracts.inclusion.json_schema.nodes import All, Node, OneValue, Required, Side
+from tidegate.contracts.inclusion.json_schema.values import text_of
 
 _MAX_SHOWN: Final = 80
 _MAX_LISTED: Final = 5

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from fractions import Fraction
 from typing import Any, Final, TypeVar
 
-from contracts.inclusion.json_schema.values import exact, text_of, written
+from tidegate.contracts.inclusion.json_schema.values import exact, text_of, written
 
 _PLAIN: Final = frozenset('0123456789aefnlrstu{}[],:".')
 _FEW: Final = 4

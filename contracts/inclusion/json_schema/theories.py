@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from contracts.inclusion.json_schema.assertions import without_assertions
-from contracts.inclusion.json_schema.evaluate import fits
-from contracts.inclusion.json_schema.facts import Count
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
+from tidegate.contracts.inclusion.json_schema.evaluate import fits
+from tidegate.contracts.inclusion.json_schema.facts import Count
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Bound,
     Format,
     Length,
@@ -21,8 +21,13 @@ from contracts.inclusion.json_schema.nodes import (
     Pattern,
     Precision,
 )
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
-from contracts.inclusion.json_schema.values import MAX_EXACT, margin
+from tidegate.contracts.inclusion.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
+from tidegate.contracts.inclusion.json_schema.values import MAX_EXACT, margin
 
 _MAX_LISTED: Final = 300
 

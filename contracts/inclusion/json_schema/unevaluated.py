@@ -16,13 +16,13 @@ from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from contracts.inclusion.json_schema.document import Spot
-from contracts.inclusion.json_schema.evaluate import matches
-from contracts.inclusion.json_schema.nodes import Node, Place
-from contracts.inclusion.json_schema.values import OBJECT
+from tidegate.contracts.inclusion.json_schema.document import Spot
+from tidegate.contracts.inclusion.json_schema.evaluate import matches
+from tidegate.contracts.inclusion.json_schema.nodes import Node, Place
+from tidegate.contracts.inclusion.json_schema.values import OBJECT
 
 if TYPE_CHECKING:
-    from contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
+    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
 
 _MAX_CONDITIONS: Final = 4
 _MAX_DEPTH: Final = 12

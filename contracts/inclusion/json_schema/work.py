@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.inclusion.json_schema.evaluate import is_additional, matches
-from contracts.inclusion.json_schema.nodes import (
+from tidegate.contracts.inclusion.json_schema.evaluate import is_additional, matches
+from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
     AnyOf,

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import orjson
 import pyarrow as pa
 
-from contracts.verdict import Stage
-from gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+from tidegate.contracts.verdict import Stage
+from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
 
 NAME = "hospital.admissions"
 CONTRACT_FILE = EXAMPLES / "admissions" / "contract.yaml"

@@ -6,8 +6,8 @@ from threading import Event
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from contracts.errors import Unavailable
-from gateway.embedded.demo.stream import PARTITIONS, DemoStream
+from tidegate.contracts.errors import Unavailable
+from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 
 _CHUNK = 2_048 * PARTITIONS  # so that every chunk begins at partition 0
 _LOOK_SECONDS = 0.2

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity
-from gateway.embedded.demo.outcome import Outcome, RefusedRecord
-from gateway.embedded.demo.stream import PARTITIONS, DemoStream
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity
+from tidegate.gateway.embedded.demo.outcome import Outcome, RefusedRecord
+from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 
 
 class CorruptionFigures(BaseModel):

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from contracts.errors import SettingsError
-from contracts.verdict import Stage
-from gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.verdict import Stage
+from tidegate.gateway.embedded.demo.stream import EXAMPLES, RECORDS, DemoStream, Mark
 
 NAME = "nyc.flights"
 CONTRACT_FILE = EXAMPLES / "flights" / "contract.yaml"

@@ -10,9 +10,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
-from contracts.errors import Unavailable
-from contracts.stream.evidence import Evidence, headers_of, read_evidence
-from contracts.stream.ledger import Ledger
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.evidence import Evidence, headers_of, read_evidence
+from tidegate.contracts.stream.ledger import Ledger
 
 _TIMEOUT_SECONDS = 30
 

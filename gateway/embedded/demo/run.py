@@ -18,18 +18,18 @@ from typing import Protocol
 import httpx
 import psutil
 
-from contracts.document.load import LoadedContract, load_contract
-from contracts.document.model import DataContract
-from contracts.errors import Unavailable
-from contracts.stream.report import BatchReport
-from gateway.embedded.demo import admissions, flights
-from gateway.embedded.demo.feed import send
-from gateway.embedded.demo.figures import DemoReport, StreamResult, settle
-from gateway.embedded.demo.outcome import Outcome, read_outcome
-from gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
-from gateway.embedded.demo.stream import PARTITIONS, DemoStream
-from gateway.embedded.runtime import Runtime
-from gateway.http.models.answers import BatchList
+from tidegate.contracts.document.load import LoadedContract, load_contract
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.embedded.demo import admissions, flights
+from tidegate.gateway.embedded.demo.feed import send
+from tidegate.gateway.embedded.demo.figures import DemoReport, StreamResult, settle
+from tidegate.gateway.embedded.demo.outcome import Outcome, read_outcome
+from tidegate.gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
+from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
+from tidegate.gateway.embedded.runtime import Runtime
+from tidegate.gateway.http.models.answers import BatchList
 
 _CONTRACT_FILES = (flights.CONTRACT_FILE, admissions.CONTRACT_FILE)
 _COLUMNS = {admissions.NAME: STAY_COLUMNS}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import schemas
-from contracts.stream.evidence import EventPointer
-from contracts.verdict import Stage
+from tidegate import schemas
+from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.contracts.verdict import Stage
 
 PARTITIONS = 4
 """Of every topic of the demo: record i goes to partition i mod 4, so that its offset there is i div 4."""

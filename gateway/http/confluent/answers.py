@@ -6,9 +6,9 @@ import json
 
 from starlette.responses import Response
 
-from contracts.errors import TidegateError
-from gateway.access.errors import AccessError, Forbidden
-from gateway.http import problems
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.access.errors import AccessError, Forbidden
+from tidegate.gateway.http import problems
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _FORBIDDEN_CODE = 40301

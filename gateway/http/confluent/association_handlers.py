@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.access.principal import Role
-from gateway.http.confluent.calls import Answer, Call, in_context, read_entity
-from gateway.http.confluent.shown import weaker_contract
-from gateway.http.confluent.subject_handlers import check_references
-from gateway.http.gate import authorise
-from gateway.registry.approvals import NotApproved
-from gateway.registry.associations import AssociationFilter
-from gateway.registry.schemas.entities import AssociationRequest
-from gateway.registry.schemas.errors import Refused, invalid_association, no_association, resource_associated
-from gateway.registry.schemas.names import canonical
-from gateway.storage.subject_settings import StoredAssociation
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.http.confluent.calls import Answer, Call, in_context, read_entity
+from tidegate.gateway.http.confluent.shown import weaker_contract
+from tidegate.gateway.http.confluent.subject_handlers import check_references
+from tidegate.gateway.http.gate import authorise
+from tidegate.gateway.registry.approvals import NotApproved
+from tidegate.gateway.registry.associations import AssociationFilter
+from tidegate.gateway.registry.schemas.entities import AssociationRequest
+from tidegate.gateway.registry.schemas.errors import (
+    Refused,
+    invalid_association,
+    no_association,
+    resource_associated,
+)
+from tidegate.gateway.registry.schemas.names import canonical
+from tidegate.gateway.storage.subject_settings import StoredAssociation
 
 
 def list_by_name(call: Call) -> Answer:

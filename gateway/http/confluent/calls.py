@@ -11,15 +11,15 @@ import orjson
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from gateway.access.principal import Principal
-from gateway.registry.schemas.entities import Entity
-from gateway.registry.schemas.errors import Refused, invalid_rule_set
-from gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, qualified
-from gateway.registry.subject_reading import Page
-from gateway.storage.subjects import Deleted
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.registry.schemas.entities import Entity
+from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, qualified
+from tidegate.gateway.registry.subject_reading import Page
+from tidegate.gateway.storage.subjects import Deleted
 
 if TYPE_CHECKING:
-    from gateway.factory import Factory
+    from tidegate.gateway.factory import Factory
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 READABLE = (

@@ -18,12 +18,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from contracts.errors import TidegateError, Unavailable
-from gateway.access.errors import AccessError
-from gateway.access.principal import Principal
-from gateway.http import problems
-from gateway.http.confluent.answers import confluent_answer
-from gateway.http.confluent.calls import (
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.gateway.access.errors import AccessError
+from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.http import problems
+from tidegate.gateway.http.confluent.answers import confluent_answer
+from tidegate.gateway.http.confluent.calls import (
     MEDIA_TYPE,
     READABLE,
     Answer,
@@ -32,17 +32,17 @@ from gateway.http.confluent.calls import (
     read_query,
     read_segments,
 )
-from gateway.http.confluent.operations import ROOTS, Match, Operation, find_operation
-from gateway.http.confluent.schema_handlers import get_root
-from gateway.http.confluent.shown import differs_by_client, weaker_contract
-from gateway.http.dependencies import read_body
-from gateway.http.gate import SubjectHidden, permit_rule, principal_of
-from gateway.registry.approvals import NotApproved
-from gateway.registry.schemas.errors import IncompatibleSchema, Refused, subject_not_found
-from gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical
+from tidegate.gateway.http.confluent.operations import ROOTS, Match, Operation, find_operation
+from tidegate.gateway.http.confluent.schema_handlers import get_root
+from tidegate.gateway.http.confluent.shown import differs_by_client, weaker_contract
+from tidegate.gateway.http.dependencies import read_body
+from tidegate.gateway.http.gate import SubjectHidden, permit_rule, principal_of
+from tidegate.gateway.registry.approvals import NotApproved
+from tidegate.gateway.registry.schemas.errors import IncompatibleSchema, Refused, subject_not_found
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical
 
 if TYPE_CHECKING:
-    from gateway.factory import Factory
+    from tidegate.gateway.factory import Factory
 
 _log = structlog.get_logger()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from gateway.http.confluent.calls import MEDIA_TYPE
-from gateway.http.confluent.operations import OPERATIONS, Operation
+from tidegate.gateway.http.confluent.calls import MEDIA_TYPE
+from tidegate.gateway.http.confluent.operations import OPERATIONS, Operation
 
 TAG = "schema registry"
 TAGS = [{"name": TAG, "description": "What Confluent Schema Registry answers, over the same store."}]

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.access.principal import Role
-from gateway.access.rules import Reach, Rule
-from gateway.http.confluent import association_handlers as associations
-from gateway.http.confluent import schema_handlers as schemas
-from gateway.http.confluent import setting_handlers as settings
-from gateway.http.confluent import subject_handlers as subjects
-from gateway.http.confluent.calls import Answer, Call
-from gateway.registry.schemas.errors import Refused, no_subject_level, no_subject_mode, subject_not_found
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import Reach, Rule
+from tidegate.gateway.http.confluent import association_handlers as associations
+from tidegate.gateway.http.confluent import schema_handlers as schemas
+from tidegate.gateway.http.confluent import setting_handlers as settings
+from tidegate.gateway.http.confluent import subject_handlers as subjects
+from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.registry.schemas.errors import (
+    Refused,
+    no_subject_level,
+    no_subject_mode,
+    subject_not_found,
+)
 
 _ANY = Rule(Role.VIEWER, Reach.NOBODY_ASKED)
 _VIEW = Rule(Role.VIEWER, Reach.SOMEWHERE)

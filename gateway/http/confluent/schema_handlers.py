@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from gateway.http.confluent.calls import Answer, Call
-from gateway.http.confluent.shown import differs_by_client, show_schema, show_version
-from gateway.registry.schemas.errors import schema_not_found
-from gateway.registry.schemas.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
-from gateway.registry.schemas.parsing import SCHEMA_TYPES
-from gateway.registry.subject_reading import ListedSubjects, Page, has_rule_type
-from gateway.storage.schemas import StoredSchema
-from gateway.storage.subjects import Deleted
+from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.http.confluent.shown import differs_by_client, show_schema, show_version
+from tidegate.gateway.registry.schemas.errors import schema_not_found
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
+from tidegate.gateway.registry.schemas.parsing import SCHEMA_TYPES
+from tidegate.gateway.registry.subject_reading import ListedSubjects, Page, has_rule_type
+from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.subjects import Deleted
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 

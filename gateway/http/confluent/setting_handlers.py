@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from gateway.http.confluent.calls import Answer, Call
-from gateway.registry.schemas.entities import ModeRequest
-from gateway.registry.schemas.errors import Refused, invalid_rule_set
-from gateway.registry.schemas.names import GLOBAL
+from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.registry.schemas.entities import ModeRequest
+from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set
+from tidegate.gateway.registry.schemas.names import GLOBAL
 
 
 def get_config(call: Call) -> Answer:

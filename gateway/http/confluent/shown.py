@@ -5,15 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.http.confluent.calls import Call
-from gateway.registry.approvals import NotApproved, next_step
-from gateway.registry.schema_content import metadata_of, references_of, rule_set_of, whole_references_of
-from gateway.registry.schemas.entities import Metadata, Reference
-from gateway.registry.schemas.errors import Refused, WeakerContract
-from gateway.registry.schemas.tags import with_inline_tags
-from gateway.registry.subject_reading import SubjectReader
-from gateway.storage.schemas import StoredSchema
-from gateway.storage.subjects import SubjectVersion
+from tidegate.gateway.http.confluent.calls import Call
+from tidegate.gateway.registry.approvals import NotApproved, next_step
+from tidegate.gateway.registry.schema_content import (
+    metadata_of,
+    references_of,
+    rule_set_of,
+    whole_references_of,
+)
+from tidegate.gateway.registry.schemas.entities import Metadata, Reference
+from tidegate.gateway.registry.schemas.errors import Refused, WeakerContract
+from tidegate.gateway.registry.schemas.tags import with_inline_tags
+from tidegate.gateway.registry.subject_reading import SubjectReader
+from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.subjects import SubjectVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")

@@ -6,16 +6,16 @@ from urllib.parse import unquote
 
 import structlog
 
-from gateway.http.confluent.calls import Answer, Call
-from gateway.http.confluent.schema_handlers import is_visible
-from gateway.http.confluent.shown import show_version
-from gateway.registry.registration import Manner, Registration
-from gateway.registry.schema_content import whole_name
-from gateway.registry.schemas.dialects import NAMES
-from gateway.registry.schemas.entities import SchemaRequest, TagRequest
-from gateway.registry.schemas.errors import Refused, no_such_reference, too_large
-from gateway.registry.schemas.names import EVERY_CONTEXT, context_of
-from gateway.registry.subject_reading import ListedSubjects, version_number
+from tidegate.gateway.http.confluent.calls import Answer, Call
+from tidegate.gateway.http.confluent.schema_handlers import is_visible
+from tidegate.gateway.http.confluent.shown import show_version
+from tidegate.gateway.registry.registration import Manner, Registration
+from tidegate.gateway.registry.schema_content import whole_name
+from tidegate.gateway.registry.schemas.dialects import NAMES
+from tidegate.gateway.registry.schemas.entities import SchemaRequest, TagRequest
+from tidegate.gateway.registry.schemas.errors import Refused, no_such_reference, too_large
+from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, context_of
+from tidegate.gateway.registry.subject_reading import ListedSubjects, version_number
 
 _log = structlog.get_logger()
 

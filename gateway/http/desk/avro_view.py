@@ -8,9 +8,9 @@ from typing import Any
 
 import fastavro
 
-from contracts.document.model import DataContract
-from contracts.formats.framing import PREFIX_BYTES
-from contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.formats.framing import PREFIX_BYTES
+from tidegate.contracts.judge.plan import EnforcementPlan
 
 _MOST_BYTES = 1_000_000
 """Larger payloads are shown in hexadecimal only."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contracts.document.model import Column, DataContract, JsonSchema
-from contracts.document.rule_model import Cel, Ordered, RequiredWhen, Rule
-from contracts.verdict import Stage, Violation
+from tidegate.contracts.document.model import Column, DataContract, JsonSchema
+from tidegate.contracts.document.rule_model import Cel, Ordered, RequiredWhen, Rule
+from tidegate.contracts.verdict import Stage, Violation
 
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
 _LONGEST_VALUE = 400

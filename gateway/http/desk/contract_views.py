@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contracts.document.model import DataContract
-from contracts.errors import NotFoundError
-from gateway.factory import Factory
-from gateway.http.desk.layout import Line, lay_out
-from gateway.registry.publication import LATEST, Registry
-from gateway.storage.proposals import Proposal
-from gateway.storage.sql import ContractVersion
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.layout import Line, lay_out
+from tidegate.gateway.registry.publication import LATEST, Registry
+from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.sql import ContractVersion
 
 MOST_LINES = 2000
 

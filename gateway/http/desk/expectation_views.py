@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from contracts.stream.report import ExpectationOutcome, ExpectationResult
-from gateway.streams.expectations import ExpectationHistory
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.gateway.streams.expectations import ExpectationHistory
 
 _LABELS = {
     ExpectationOutcome.MET: ("met", "as expected"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from gateway.http.desk.layout import Mark, Mask
+from tidegate.gateway.http.desk.layout import Mark, Mask
 
 ROW_BYTES = 16
 HEAD_BYTES = 512

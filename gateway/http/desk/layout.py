@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gateway.http.desk.json_walk import Event, Part, Walk, closing, is_json
-from gateway.http.desk.visible import visible_runs
+from tidegate.gateway.http.desk.json_walk import Event, Part, Walk, closing, is_json
+from tidegate.gateway.http.desk.visible import visible_runs
 
 HEAD_LINES = 40
 CONTEXT_LINES = 4

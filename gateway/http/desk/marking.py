@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from contracts.document.model import DataContract
-from contracts.privacy.visibility import BODY, Sight
-from contracts.verdict import Stage, Violation
-from gateway.http.desk.clauses import pointers_of
-from gateway.http.desk.layout import Mark, Mask
-from gateway.http.desk.positions import Found, Place, find, name_at
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.privacy.visibility import BODY, Sight
+from tidegate.contracts.verdict import Stage, Violation
+from tidegate.gateway.http.desk.clauses import pointers_of
+from tidegate.gateway.http.desk.layout import Mark, Mask
+from tidegate.gateway.http.desk.positions import Found, Place, find, name_at
 
 _UNREADABLE = "the record cannot be read, and the contract classifies fields"
 _MASKED_UNKNOWN = "the contract of this record is not known, so nothing tells which fields are personal"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from contracts.stream.reconciliation import (
+from tidegate.contracts.stream.reconciliation import (
     Answer,
     Findings,
     NamedRecords,
     ReconciliationRequest,
     StreamReconciliation,
 )
-from gateway.streams.reconciliations import SeenReconciliations
+from tidegate.gateway.streams.reconciliations import SeenReconciliations
 
 _KINDS = {
     "in_no_output": "In no output",

@@ -8,27 +8,27 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Self
 
-from contracts.document.model import DataContract, JsonSchema
-from contracts.explain.account import Teller, Told
-from contracts.explain.words import plain_sentence
-from contracts.formats.framing import schema_header
-from contracts.judge.plan import EnforcementPlan
-from contracts.privacy.visibility import BODY, HEADERS, KEY, Sight, sight_of
-from contracts.stream.evidence import (
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.explain.words import plain_sentence
+from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.privacy.visibility import BODY, HEADERS, KEY, Sight, sight_of
+from tidegate.contracts.stream.evidence import (
     CONTRACT_HEADER,
     LEDGER_HEADER,
     RULES_HEADER,
     SOURCE_HEADER,
     VIOLATIONS_HEADER,
 )
-from contracts.verdict import Severity, Violation
-from gateway.http.desk.avro_view import decoded_json
-from gateway.http.desk.clauses import Clause, clause_of, declared_names
-from gateway.http.desk.hexdump import Row, hex_rows
-from gateway.http.desk.layout import Line, Mask, lay_out
-from gateway.http.desk.marking import Marking, mark_record
-from gateway.http.desk.visible import visible_runs, visible_text
-from gateway.streams.quarantine import Latest, QuarantinedRecord
+from tidegate.contracts.verdict import Severity, Violation
+from tidegate.gateway.http.desk.avro_view import decoded_json
+from tidegate.gateway.http.desk.clauses import Clause, clause_of, declared_names
+from tidegate.gateway.http.desk.hexdump import Row, hex_rows
+from tidegate.gateway.http.desk.layout import Line, Mask, lay_out
+from tidegate.gateway.http.desk.marking import Marking, mark_record
+from tidegate.gateway.http.desk.visible import visible_runs, visible_text
+from tidegate.gateway.streams.quarantine import Latest, QuarantinedRecord
 
 LONGEST_KEY_BYTES = 200
 LONGEST_HEADER_BYTES = 400

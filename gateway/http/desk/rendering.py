@@ -16,8 +16,8 @@ from fastapi import Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gateway.http.desk import wording
-from gateway.http.desk.layout import Mark, Piece
+from tidegate.gateway.http.desk import wording
+from tidegate.gateway.http.desk.layout import Mark, Piece
 
 PAGE_HEADERS = {
     "Content-Security-Policy": (
@@ -45,7 +45,7 @@ class Asset:
 @cache
 def asset(name: str) -> Asset:
     """Read one of ASSETS."""
-    content = resources.files("gateway.http.desk").joinpath("static", name).read_bytes()
+    content = resources.files("tidegate.gateway.http.desk").joinpath("static", name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:12]
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
     return Asset(content, media_type, f"/desk/static/{digest}/{name}")
@@ -66,7 +66,7 @@ def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLRespons
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("gateway.http.desk"),
+        loader=PackageLoader("tidegate.gateway.http.desk"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

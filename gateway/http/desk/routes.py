@@ -14,26 +14,26 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from contracts.document.model import DataContract
-from contracts.errors import ContractError, NotFoundError, Problem, TidegateError, Unavailable
-from contracts.stream.evidence import EventPointer, Evidence
-from contracts.stream.output_topics import source_of_quarantine
-from gateway.access.errors import AccessError
-from gateway.access.principal import Principal, Role, subject_of
-from gateway.factory import Factory
-from gateway.http.dependencies import FactoryDep, read_body
-from gateway.http.desk import contract_views, record_views, stream_views
-from gateway.http.desk.expectation_views import expectation_rows
-from gateway.http.desk.ranges import ranges_within
-from gateway.http.desk.reconciliation_views import ReconciliationView
-from gateway.http.desk.rendering import ASSETS, asset, asset_response, page
-from gateway.http.desk.shadow_views import ShadowView
-from gateway.http.gate import PrincipalDep
-from gateway.http.problems import InvalidBody, status_of
-from gateway.registry.writers import with_writers
-from gateway.storage.sql import ContractVersion, VersionFilter
-from gateway.streams.quarantine import Origin, QuarantinedRecord
-from gateway.streams.reveals import MOST_PARTS, ROLE, require_role
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import ContractError, NotFoundError, Problem, TidegateError, Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.stream.output_topics import source_of_quarantine
+from tidegate.gateway.access.errors import AccessError
+from tidegate.gateway.access.principal import Principal, Role, subject_of
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.dependencies import FactoryDep, read_body
+from tidegate.gateway.http.desk import contract_views, record_views, stream_views
+from tidegate.gateway.http.desk.expectation_views import expectation_rows
+from tidegate.gateway.http.desk.ranges import ranges_within
+from tidegate.gateway.http.desk.reconciliation_views import ReconciliationView
+from tidegate.gateway.http.desk.rendering import ASSETS, asset, asset_response, page
+from tidegate.gateway.http.desk.shadow_views import ShadowView
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.problems import InvalidBody, status_of
+from tidegate.gateway.registry.writers import with_writers
+from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
+from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord
+from tidegate.gateway.streams.reveals import MOST_PARTS, ROLE, require_role
 
 LATEST_RECORDS = 20
 MOST_FORM_BYTES = 64 * 1024

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
-from contracts.stream.shadow import Change, ShadowFindings, ShadowResult, ShadowSample
+from tidegate.contracts.stream.shadow import Change, ShadowFindings, ShadowResult, ShadowSample
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
-from gateway.http.desk.ranges import Range, range_named
-from gateway.streams.conditions import Condition
-from gateway.streams.reports import RefusalBucket, SparkBucket, StreamReader, StreamSummary
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
+from tidegate.gateway.http.desk.ranges import Range, range_named
+from tidegate.gateway.streams.conditions import Condition
+from tidegate.gateway.streams.reports import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
 SILENT_AFTER = timedelta(minutes=2)
 """A stream with records waiting that has reported nothing for so long is silent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from contracts.explain.account import Told
+from tidegate.contracts.explain.account import Told
 
 THIN_SPACE = "\u2009"
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing

@@ -8,17 +8,17 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.document.model import Status
-from contracts.explain.account import Told
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.http.models.examples import REPORT
-from gateway.http.models.problems import ProblemPlace
-from gateway.registry.judging import Judgement
-from gateway.registry.publication import ContractPage, Publication
-from gateway.storage.sql import ContractVersion
-from gateway.streams.conditions import Condition
-from gateway.streams.reports import RefusalBucket, StreamSummary
+from tidegate.contracts.document.model import Status
+from tidegate.contracts.explain.account import Told
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.http.models.problems import ProblemPlace
+from tidegate.gateway.registry.judging import Judgement
+from tidegate.gateway.registry.publication import ContractPage, Publication
+from tidegate.gateway.storage.sql import ContractVersion
+from tidegate.gateway.streams.conditions import Condition
+from tidegate.gateway.streams.reports import RefusalBucket, StreamSummary
 
 Readers = Mapping[int, tuple[str, ...]]
 

@@ -8,15 +8,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.document.model import Compatibility, Consumer
-from contracts.document.terms import Identifier, Pointer
-from contracts.inclusion.answer import Counterexample, Outcome
-from gateway.registry.approvals import next_step
-from gateway.registry.changes import Review
-from gateway.registry.consumers import Agreement, KnownConsumer
-from gateway.storage.consumers import Acknowledgement
-from gateway.storage.proposals import Proposal
+from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.document.model import Compatibility, Consumer
+from tidegate.contracts.document.terms import Identifier, Pointer
+from tidegate.contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.gateway.registry.approvals import next_step
+from tidegate.gateway.registry.changes import Review
+from tidegate.gateway.registry.consumers import Agreement, KnownConsumer
+from tidegate.gateway.storage.consumers import Acknowledgement
+from tidegate.gateway.storage.proposals import Proposal
 
 _CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
 _FINDING: dict[str, Any] = {

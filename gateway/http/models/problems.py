@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from contracts.errors import Problem
+from tidegate.contracts.errors import Problem
 
 
 class ProblemPlace(BaseModel):

@@ -9,11 +9,11 @@ import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from contracts.stream.adoption import Adoption, KeptAdoption
-from gateway.http.dependencies import FactoryDep, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.native.streams import StreamName
-from gateway.http.problems import responses
+from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
+from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.native.streams import StreamName
+from tidegate.gateway.http.problems import responses
 
 _log = structlog.get_logger()
 

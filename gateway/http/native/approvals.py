@@ -8,11 +8,11 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from gateway.http.dependencies import FactoryDep, body_of, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.models.changes import ApprovalRequest, ProposalInfo, ProposalList
-from gateway.http.native.contracts import ContractId
-from gateway.http.problems import responses
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.changes import ApprovalRequest, ProposalInfo, ProposalList
+from tidegate.gateway.http.native.contracts import ContractId
+from tidegate.gateway.http.problems import responses
 
 _log = structlog.get_logger()
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.audit.log import AuditPage
-from gateway.http.dependencies import FactoryDep
-from gateway.http.problems import responses
-from gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained, document
+from tidegate.gateway.audit.log import AuditPage
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.problems import responses
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained, document
 
 router = APIRouter(prefix="/api/v1", tags=["audit"])
 

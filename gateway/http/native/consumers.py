@@ -8,11 +8,11 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from contracts.document.terms import IDENTIFIER_PATTERN
-from gateway.access.check_turns import checked
-from gateway.http.dependencies import FactoryDep, body_of, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.models.changes import (
+from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
+from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.changes import (
     AcknowledgementInfo,
     AcknowledgementList,
     AgreementRequest,
@@ -21,10 +21,10 @@ from gateway.http.models.changes import (
     ConsumerList,
     ConsumerRequest,
 )
-from gateway.http.models.examples import CONTRACT, CONTRACT_YAML
-from gateway.http.native.contracts import ContractId, PostedDocument, posted_document
-from gateway.http.problems import InvalidBody, contract_responses, responses
-from gateway.registry.consumers import KnownConsumer, WrongConsumer
+from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
+from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, posted_document
+from tidegate.gateway.http.problems import InvalidBody, contract_responses, responses
+from tidegate.gateway.registry.consumers import KnownConsumer, WrongConsumer
 
 _log = structlog.get_logger()
 

@@ -10,23 +10,23 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import AwareDatetime
 
-from contracts.document.model import Status
-from contracts.errors import Problem
-from gateway.access.check_turns import checked
-from gateway.factory import Factory
-from gateway.http.dependencies import FactoryDep, body_of, media_type, posted, read_body
-from gateway.http.gate import PrincipalDep
-from gateway.http.models.answers import (
+from tidegate.contracts.document.model import Status
+from tidegate.contracts.errors import Problem
+from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, media_type, posted, read_body
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.answers import (
     ContractDetail,
     ContractList,
     PublicationReceipt,
     PublishedContract,
     StatusRequest,
 )
-from gateway.http.models.examples import CONTRACT, CONTRACT_YAML
-from gateway.http.problems import InvalidBody, contract_responses, responses
-from gateway.registry.publication import LATEST
-from gateway.storage.sql import ContractVersion, VersionFilter
+from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
+from tidegate.gateway.http.problems import InvalidBody, contract_responses, responses
+from tidegate.gateway.registry.publication import LATEST
+from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 
 _log = structlog.get_logger()
 

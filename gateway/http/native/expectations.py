@@ -8,12 +8,12 @@ from typing import Annotated, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
-from contracts.stream.report import ExpectationResult
-from gateway.http.dependencies import FactoryDep
-from gateway.http.models.examples import EXPECTATION_RESULT, REPORT
-from gateway.http.native.streams import StreamName, TimeRangeDep
-from gateway.http.problems import responses
-from gateway.storage.expectations import PastResult
+from tidegate.contracts.stream.report import ExpectationResult
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.models.examples import EXPECTATION_RESULT, REPORT
+from tidegate.gateway.http.native.streams import StreamName, TimeRangeDep
+from tidegate.gateway.http.problems import responses
+from tidegate.gateway.storage.expectations import PastResult
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from gateway.access.check_turns import checked
-from gateway.http.dependencies import FactoryDep, media_type, read_body
-from gateway.http.models.answers import JudgementInfo
-from gateway.http.models.examples import RECORDS
-from gateway.http.native.contracts import ContractId, Version
-from gateway.http.native.records import RecordBatch, lines, read_envelope
-from gateway.http.problems import BodyTooLarge, responses
+from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
+from tidegate.gateway.http.models.answers import JudgementInfo
+from tidegate.gateway.http.models.examples import RECORDS
+from tidegate.gateway.http.native.contracts import ContractId, Version
+from tidegate.gateway.http.native.records import RecordBatch, lines, read_envelope
+from tidegate.gateway.http.problems import BodyTooLarge, responses
 
 router = APIRouter(prefix="/api/v1", tags=["judge"])
 

@@ -9,13 +9,13 @@ import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from contracts.errors import Problem, SettingsError
-from gateway.access.keys import Credentials
-from gateway.access.principal import read_grants
-from gateway.http.dependencies import FactoryDep, body_of, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.problems import InvalidBody, responses
-from gateway.storage.access import StoredKey
+from tidegate.contracts.errors import Problem, SettingsError
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.problems import InvalidBody, responses
+from tidegate.gateway.storage.access import StoredKey
 
 _log = structlog.get_logger()
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Header, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from gateway.http.dependencies import FactoryDep
-from gateway.http.gate import PrincipalDep
-from gateway.http.problems import responses
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.problems import responses
 
 router = APIRouter(tags=["streams"])
 

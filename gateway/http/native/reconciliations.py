@@ -10,11 +10,11 @@ import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import BaseModel, ConfigDict
 
-from contracts.stream.reconciliation import ReconciliationResult, StreamReconciliation
-from gateway.http.dependencies import FactoryDep, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.native.streams import StreamName
-from gateway.http.problems import responses
+from tidegate.contracts.stream.reconciliation import ReconciliationResult, StreamReconciliation
+from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.native.streams import StreamName
+from tidegate.gateway.http.problems import responses
 
 _log = structlog.get_logger()
 

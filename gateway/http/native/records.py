@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.errors import Problem
-from gateway.http.problems import InvalidBody, RequestError
+from tidegate.contracts.errors import Problem
+from tidegate.gateway.http.problems import InvalidBody, RequestError
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 # Only the extent of a value counts here, so numbers of any length are passed over and never converted.

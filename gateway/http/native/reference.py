@@ -74,7 +74,7 @@ def show_reference(request: Request) -> HTMLResponse:
 @router.get(f"/docs/{_STYLE}")
 def show_style() -> Response:
     """Return the style sheet of the page."""
-    content = resources.files("gateway.http.native").joinpath("reference_page", _STYLE).read_bytes()
+    content = resources.files("tidegate.gateway.http.native").joinpath("reference_page", _STYLE).read_bytes()
     return Response(content, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
@@ -132,7 +132,7 @@ def _with_code(text: str) -> Markup:
 @cache
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("gateway.http.native", "reference_page"),
+        loader=PackageLoader("tidegate.gateway.http.native", "reference_page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

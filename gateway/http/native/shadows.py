@@ -8,18 +8,18 @@ import structlog
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.document.model import Status
-from contracts.stream.control import StreamControl
-from contracts.stream.shadow import ShadowFindings
-from gateway.access.check_turns import checked
-from gateway.http.dependencies import FactoryDep
-from gateway.http.gate import PrincipalDep
-from gateway.http.models.changes import CHANGE, ChangeInfo
-from gateway.http.native.contracts import ContractId, NamedVersion
-from gateway.http.native.stream_controls import CONTROL_ANSWER
-from gateway.http.native.streams import StreamName
-from gateway.http.problems import contract_responses, responses
-from gateway.streams.shadows import Promotion
+from tidegate.contracts.document.model import Status
+from tidegate.contracts.stream.control import StreamControl
+from tidegate.contracts.stream.shadow import ShadowFindings
+from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.changes import CHANGE, ChangeInfo
+from tidegate.gateway.http.native.contracts import ContractId, NamedVersion
+from tidegate.gateway.http.native.stream_controls import CONTROL_ANSWER
+from tidegate.gateway.http.native.streams import StreamName
+from tidegate.gateway.http.problems import contract_responses, responses
+from tidegate.gateway.streams.shadows import Promotion
 
 _log = structlog.get_logger()
 

@@ -9,14 +9,14 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
-from contracts.stream.reconciliation import HeartbeatAnswer
-from gateway.http.dependencies import FactoryDep, posted
-from gateway.http.gate import PrincipalDep
-from gateway.http.native.reconciliations import REQUEST
-from gateway.http.native.streams import StreamName
-from gateway.http.problems import responses
-from gateway.storage.audit_chain import content_hash
+from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
+from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.native.reconciliations import REQUEST
+from tidegate.gateway.http.native.streams import StreamName
+from tidegate.gateway.http.problems import responses
+from tidegate.gateway.storage.audit_chain import content_hash
 
 _log = structlog.get_logger()
 

@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import ValidationError
 
-from contracts.errors import Problem
-from contracts.stream.bounds import Instant
-from contracts.stream.report import BatchReport
-from gateway.clock import now
-from gateway.http.dependencies import FactoryDep, media_type, read_body
-from gateway.http.gate import PrincipalDep
-from gateway.http.models.answers import (
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.stream.bounds import Instant
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.clock import now
+from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
+from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.answers import (
     BatchList,
     RefusalList,
     RefusalSlice,
@@ -23,8 +23,8 @@ from gateway.http.models.answers import (
     StreamInfo,
     StreamList,
 )
-from gateway.http.models.examples import REPORT
-from gateway.http.problems import InvalidBody, responses
+from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.http.problems import InvalidBody, responses
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 

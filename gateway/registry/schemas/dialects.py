@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect
 
 DRAFT_7: Final = Dialect.DRAFT7.uri
 """The `$schema` by which a schema without one is read on this face."""

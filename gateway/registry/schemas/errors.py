@@ -5,7 +5,7 @@ Source: Confluent Schema Registry, `Errors.java`.
 
 from __future__ import annotations
 
-from contracts.errors import TidegateError
+from tidegate.contracts.errors import TidegateError
 
 LEVELS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
 _FOR_GOOD = "Set permanent=true to delete permanently"  # clients know the message without a space before it

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from contracts.document.fields import join
-from gateway.registry.schemas.avro_text import full_name
-from gateway.registry.schemas.entities import AVRO
-from gateway.registry.schemas.tags import TAGS
+from tidegate.contracts.document.fields import join
+from tidegate.gateway.registry.schemas.avro_text import full_name
+from tidegate.gateway.registry.schemas.entities import AVRO
+from tidegate.gateway.registry.schemas.tags import TAGS
 
 INLINE_RULES = "confluent:rules"
 _MAX_DEPTH = 8

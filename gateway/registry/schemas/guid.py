@@ -10,7 +10,7 @@ import hashlib
 import uuid
 from collections.abc import Iterator
 
-from gateway.registry.schemas.entities import Metadata, Reference, Rule, RuleSet
+from tidegate.gateway.registry.schemas.entities import Metadata, Reference, Rule, RuleSet
 
 _GIVEN = b"\x01"
 """Stands before metadata and rule set, to tell empty ones from none."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from contracts.document.fields import join
-from contracts.document.model import DataContract
-from contracts.privacy.classes import WHOLE_RECORD, classes_of
-from gateway.registry.schemas.entities import Metadata
-from gateway.registry.schemas.parsing import ParsedSchema
-from gateway.registry.schemas.tags import with_inline_tags
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.privacy.classes import WHOLE_RECORD, classes_of
+from tidegate.gateway.registry.schemas.entities import Metadata
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema
+from tidegate.gateway.registry.schemas.tags import with_inline_tags
 
 PREFIX: Final = "confluent:"
 """Begins the classes that come from metadata; the next registration replaces them."""

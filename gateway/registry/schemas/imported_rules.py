@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from contracts.compatibility.pointers import overlap
-from contracts.document.model import AvroSchema, DataContract
-from contracts.document.rule_model import Cel
-from contracts.document.terms import OnViolation
-from contracts.rules.cel import Outcome, outcome_of
-from contracts.verdict import Severity
-from gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
-from gateway.registry.schemas.expressions import assertion, condition, quoted
-from gateway.registry.schemas.fields import Field, Fields, fields_of
-from gateway.registry.schemas.parsing import ParsedSchema
-from gateway.registry.schemas.tags import with_inline_tags
+from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.rules.cel import Outcome, outcome_of
+from tidegate.contracts.verdict import Severity
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
+from tidegate.gateway.registry.schemas.expressions import assertion, condition, quoted
+from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema
+from tidegate.gateway.registry.schemas.tags import with_inline_tags
 
 PREFIX = "confluent."
 """Begins the ids of rules that come from a rule set; the next registration replaces them."""

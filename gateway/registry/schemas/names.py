@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from contracts.document.terms import IDENTIFIER_PATTERN, TOPIC_PATTERN
-from gateway.registry.schemas.errors import invalid_subject
+from tidegate.contracts.document.terms import IDENTIFIER_PATTERN, TOPIC_PATTERN
+from tidegate.gateway.registry.schemas.errors import invalid_subject
 
 DEFAULT_CONTEXT = "."
 GLOBAL = ""

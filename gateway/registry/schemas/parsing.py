@@ -9,13 +9,13 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NoReturn
 
-from contracts.document.model import AvroSchema, JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.avro import AvroFormat
-from contracts.formats.avro_types import depth_exceeds
-from contracts.formats.json_schema import JsonSchemaFormat
-from gateway.registry.schemas.avro_text import avro_text, named_types, with_types
-from gateway.registry.schemas.dialects import (
+from tidegate.contracts.document.model import AvroSchema, JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.avro_types import depth_exceeds
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.gateway.registry.schemas.avro_text import avro_text, named_types, with_types
+from tidegate.gateway.registry.schemas.dialects import (
     DRAFT_7,
     Difference,
     differences,
@@ -24,9 +24,9 @@ from gateway.registry.schemas.dialects import (
     read_as,
     without_dialect,
 )
-from gateway.registry.schemas.entities import AVRO, JSON, PROTOBUF
-from gateway.registry.schemas.errors import Refused, invalid_schema
-from gateway.registry.schemas.json_text import bundled, json_text
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, PROTOBUF
+from tidegate.gateway.registry.schemas.errors import Refused, invalid_schema
+from tidegate.gateway.registry.schemas.json_text import bundled, json_text
 
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from gateway.registry.schemas.entities import Metadata, Rule, RuleSet
-from gateway.registry.schemas.errors import invalid_rule_set
+from tidegate.gateway.registry.schemas.entities import Metadata, Rule, RuleSet
+from tidegate.gateway.registry.schemas.errors import invalid_rule_set
 
 RULE_TYPES = ("CEL", "CEL_FIELD", "ENCRYPT", "ENCRYPT_PAYLOAD", "JSONATA")
 """The rule types that unmodified clients can run."""

@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.registry.schemas.avro_text import full_name
-from gateway.registry.schemas.entities import AVRO, EntityTags
-from gateway.registry.schemas.errors import invalid_schema
-from gateway.registry.schemas.parsing import ParsedSchema
+from tidegate.gateway.registry.schemas.avro_text import full_name
+from tidegate.gateway.registry.schemas.entities import AVRO, EntityTags
+from tidegate.gateway.registry.schemas.errors import invalid_schema
+from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 
 TAGS = "confluent:tags"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from gateway.storage.tables import Table
+from tidegate.gateway.storage.tables import Table
 
 context.configure(
     connection=context.config.attributes["connection"],

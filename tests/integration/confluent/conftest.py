@@ -13,11 +13,11 @@ from confluent_kafka.schema_registry import (
 )
 from pydantic import SecretStr
 
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.settings import GatewaySettings
 from tests.integration.confluent.registry import Recorder, Registry
 from tests.postgresql import Postgresql
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.settings import GatewaySettings
 
 
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])

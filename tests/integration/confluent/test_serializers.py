@@ -26,9 +26,9 @@ from confluent_kafka.schema_registry.rules.cel.cel_executor import CelExecutor
 from confluent_kafka.schema_registry.serde import RuleConditionError
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-from contracts.verdict import Disposition
-from spark_jobs.contract_source import RegistryContract
 from tests.integration.confluent.registry import AVRO, JSON, WIDER, Registry, rules, schema
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.contract_source import RegistryContract
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
-from contracts.stream.evidence import SOURCE_HEADER, headers_of
-from contracts.stream.ledger import Position
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.line import Line
+from tidegate.contracts.stream.evidence import SOURCE_HEADER, headers_of
+from tidegate.contracts.stream.ledger import Position
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 CONTRACT_COLUMNS = ("id", "amount", "day")
 

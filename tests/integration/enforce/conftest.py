@@ -17,15 +17,15 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from gateway.embedded.broker import Broker
-from gateway.embedded.jars import Jars
-from spark_jobs.settings import JobSettings
-from spark_jobs.steps import Step
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, environment
 from tests.integration.enforce.registry import Registry
 from tests.jvm import recording_classes, use_classes
 from tests.postgresql import Postgresql, for_psycopg
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.steps import Step
 
 CRASHING_JOB = Path(__file__).with_name("crashing_job.py")
 

@@ -14,9 +14,9 @@ import sys
 import threading
 from pathlib import Path
 
-from spark_jobs.enforce import enforce_contracts
-from spark_jobs.settings import JobSettings
-from spark_jobs.steps import Step
+from tidegate.spark_jobs.enforce import enforce_contracts
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.steps import Step
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from contracts.stream.kafka_connection import KafkaConnection
-from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
-from spark_jobs.kafka.topics import Topics
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
+from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def main() -> None:

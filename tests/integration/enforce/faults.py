@@ -7,9 +7,9 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from spark_jobs.steps import Step
 from tests.integration.enforce.checker import Account, account
 from tests.integration.enforce.line import Line, row
+from tidegate.spark_jobs.steps import Step
 
 RECORDS = 40
 """Records of a story; every fifth is refused, so that each batch refuses some of both partitions."""

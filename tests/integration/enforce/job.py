@@ -20,7 +20,7 @@ class RunningJob:
 
     def __init__(self, arguments: list[str], env: dict[str, str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gateway.cli.main", "enforce", *arguments],
+            [sys.executable, "-m", "tidegate.gateway.cli.main", "enforce", *arguments],
             env={**os.environ, **env},
             stderr=subprocess.PIPE,
             text=True,

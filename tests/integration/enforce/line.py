@@ -13,26 +13,26 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
-from contracts.document.load import parse_contract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.evidence import headers_of
-from contracts.stream.fates import Reconciliation
-from contracts.stream.ledger import Ledger
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from contracts.stream.report import BatchReport
-from gateway.embedded.jars import Jars
-from spark_jobs.job.stream import Job, StreamAttempt
-from spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.reconcile.compare import reconcile_stream
-from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.catalogs import open_table
-from spark_jobs.sinks.delta_table import DeltaTable, table_location
-from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
-from spark_jobs.sinks.postgresql_table import qualified_name
-from spark_jobs.steps import StepObserver, ignore_steps
 from tests.jvm import SHORT_LIVED_JAVA
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.evidence import headers_of
+from tidegate.contracts.stream.fates import Reconciliation
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.job.stream import Job, StreamAttempt
+from tidegate.spark_jobs.kafka.kafka_ledger import ledger_name, read_ledger
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.reconcile.compare import reconcile_stream
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.catalogs import open_table
+from tidegate.spark_jobs.sinks.delta_table import DeltaTable, table_location
+from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
+from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -8,10 +8,10 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.functions import col
 
-from contracts.stream.output_topics import LEDGER_TOPIC
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import Line
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.iceberg_table import table_name
 
 
 def lose_ledger(line: Line) -> None:

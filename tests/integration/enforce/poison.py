@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
-from contracts.columns.table_limits import TableLimits
-from contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.judge.plan import EnforcementPlan
 
 # The workers know nothing of this module.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

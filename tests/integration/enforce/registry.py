@@ -13,7 +13,7 @@ class Registry:
     """A real registry in a process of its own."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", str(port)]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "serve", "--port", str(port)]
         self._process = subprocess.Popen(
             [*command, "--database-url", f"sqlite:///{folder}/registry.db"], stderr=subprocess.PIPE, text=True
         )

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
+from tidegate.spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ from time import monotonic
 import httpx
 from pyspark.sql import SparkSession
 
-from spark_jobs.job.stream import Job
-from spark_jobs.job.supervisor import StreamThread
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import StepObserver, ignore_steps
 from tests.integration.enforce.job import DEADLINE_SECONDS
 from tests.integration.enforce.line import Line
+from tidegate.spark_jobs.job.stream import Job
+from tidegate.spark_jobs.job.supervisor import StreamThread
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.stream.ledger import BatchTotals
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.transactions import Transactions
+from tidegate.contracts.stream.ledger import BatchTotals
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,6 @@ import httpx
 import pytest
 from psycopg import sql
 
-from contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
-from contracts.stream.adoption import EPOCH_GAP
-from contracts.stream.ledger import BatchTotals, Ledger
-from spark_jobs.adopt.adopt import Look, Skip, adopter
-from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.postgresql_table import qualified_name
-from spark_jobs.steps import Step
 from tests.integration.enforce.checker import CLEAN, account, require_exactly_once
 from tests.integration.enforce.job import Publish
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
@@ -37,6 +30,13 @@ from tests.integration.enforce.test_source_changes import (
     cut_after_quarantine,
     forget,
 )
+from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
+from tidegate.contracts.stream.adoption import EPOCH_GAP
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.spark_jobs.adopt.adopt import Look, Skip, adopter
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.steps import Step
 
 SINKS = ("iceberg", "delta", "postgresql", "kafka")
 
@@ -433,7 +433,7 @@ def test_the_command_asks_and_says_what_it_did(
     }
 
     def adopt(*more: str) -> tuple[int, str]:
-        command = [sys.executable, "-m", "gateway.cli.main", "adopt", line.contract_id, *more]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "adopt", line.contract_id, *more]
         done = subprocess.run(
             command,
             env={**os.environ, **options},

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import Line, row
+from tidegate.contracts.stream.evidence import read_evidence
 
 
 @pytest.mark.parametrize("sink", ["kafka", "iceberg"])

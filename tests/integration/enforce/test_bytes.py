@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.stream.evidence import SOURCE_HEADER, read_evidence
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.worker.records import TIMESTAMP_HEADER
 from tests.integration.enforce.line import Line, Sent
 from tests.integration.enforce.wire import BATCH_OVERHEAD_BYTES, RawHeaders, record_size_bytes, send_batch
+from tidegate.contracts.stream.evidence import SOURCE_HEADER, read_evidence
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.worker.records import TIMESTAMP_HEADER
 
 MAX_MESSAGE_BYTES = 1_048_588
 GOOD = b'{"id": "a", "amount": 1}'

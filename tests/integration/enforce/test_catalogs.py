@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import NotFoundError
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from spark_jobs.reconcile import compare as reconcile
-from spark_jobs.session import CATALOG, catalog_options
-from spark_jobs.settings import SinkSettings
-from spark_jobs.sinks.catalogs import open_table
-from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import Line, row
 from tests.rest_catalog.server import rest_catalog
+from tidegate.contracts.errors import NotFoundError
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.spark_jobs.reconcile import compare as reconcile
+from tidegate.spark_jobs.session import CATALOG, catalog_options
+from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg_table import table_name
 
 
 @pytest.fixture(params=["jdbc", pytest.param("rest", marks=pytest.mark.full)])

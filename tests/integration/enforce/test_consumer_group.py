@@ -5,10 +5,10 @@ from __future__ import annotations
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_jobs.kafka.consumer_group import group_of
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.line import Line, row
+from tidegate.spark_jobs.kafka.consumer_group import group_of
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def offsets_of(line: Line) -> dict[int, int]:

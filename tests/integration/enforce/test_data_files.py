@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import StreamStopped
-from spark_jobs.sinks.catalogs import open_table
-from spark_jobs.sinks.iceberg_table import table_name
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
+from tidegate.contracts.errors import StreamStopped
+from tidegate.spark_jobs.sinks.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg_table import table_name
 
 WIDE: dict[str, Any] = {
     "type": "object",

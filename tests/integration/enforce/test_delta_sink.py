@@ -11,10 +11,10 @@ from threading import Barrier, Thread
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Fenced, StreamStopped
-from contracts.stream.ledger import BatchTotals, Ledger
-from spark_jobs.sinks.delta_table import DeltaTable
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, row
+from tidegate.contracts.errors import Fenced, StreamStopped
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.spark_jobs.sinks.delta_table import DeltaTable
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from psycopg import sql
 
-from contracts.errors import StreamStopped, Unavailable
-from contracts.stream.ledger import Position
-from contracts.stream.output_topics import dropped_topic
-from contracts.stream.reconciliation import Answer
-from spark_jobs.kafka.dropped import read_dropped
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.ledger import Position
+from tidegate.contracts.stream.output_topics import dropped_topic
+from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.spark_jobs.kafka.dropped import read_dropped
+from tidegate.spark_jobs.steps import Step
 
 DROPS = {"rules": [{**KNOWN, "on_violation": "drop"}]}
 KEYED = {"primary_key": ["id"], "tombstones": "delete"}

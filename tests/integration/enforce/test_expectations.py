@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from contracts.errors import StreamStopped
-from contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
-from contracts.stream.ledger import BatchTotals
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.report import ExpectationOutcome, ExpectationResult
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, Sent, row
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.spark_jobs.steps import Step
 
 MEAN = {
     "id": "plausible-mean",

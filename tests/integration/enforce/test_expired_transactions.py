@@ -12,20 +12,20 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.errors import Fenced, Unavailable
-from contracts.stream.control import EventKind, StreamEvent
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from gateway.embedded.jars import Jars
-from spark_jobs.job.stream import Job
-from spark_jobs.job.supervisor import StreamThread
-from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step, ignore_steps
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tidegate.contracts.errors import Fenced, Unavailable
+from tidegate.contracts.stream.control import EventKind, StreamEvent
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.job.stream import Job
+from tidegate.spark_jobs.job.supervisor import StreamThread
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step, ignore_steps
 
 SINKS = ("iceberg", "kafka")
 MANY = 80_000

@@ -19,16 +19,6 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-from contracts.errors import Unavailable
-from contracts.stream.output_topics import quarantine_topic
-from gateway.embedded.broker import Broker, BrokerOptions
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from gateway.embedded.processes import RunDirectory
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.sinks.iceberg_table import table_name
-from spark_jobs.steps import Step
 from tests.conftest import QUICK_JAVA
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import Publish, StartJob, fill, kill_after, require_nothing_twice
@@ -36,6 +26,16 @@ from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.transactions import Transactions
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.embedded.broker import Broker, BrokerOptions
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.steps import Step
 
 pytestmark = pytest.mark.full
 

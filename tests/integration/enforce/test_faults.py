@@ -9,8 +9,6 @@ from itertools import count
 
 import pytest
 
-from contracts.errors import Fenced
-from spark_jobs.steps import Step
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.faults import (
     Publish,
@@ -24,6 +22,8 @@ from tests.integration.enforce.faults import (
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
+from tidegate.contracts.errors import Fenced
+from tidegate.spark_jobs.steps import Step
 
 STARTING = (Step.CLAIM, Step.FENCE, Step.VERIFY, Step.SCAN)
 IN_BATCH = (Step.JUDGE, Step.DECIDE, Step.SLOT, Step.QUARANTINE, Step.STAGE, Step.PUBLISH, Step.COMMITTED)

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from contracts.errors import Unavailable
-from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import Line, row
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from tidegate.contracts.stream.evidence import read_evidence
 
 KNOWN = WriterSchema(7, UUID(int=7), "json-schema", "true")
 

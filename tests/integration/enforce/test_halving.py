@@ -16,19 +16,19 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.errors import StreamStopped
-from contracts.judge.plan import EnforcementPlan
-from contracts.stream.evidence import read_evidence
-from spark_jobs.job.stream import Job
-from spark_jobs.job.supervisor import StreamThread
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step, ignore_steps
 from tests.integration.enforce.checker import CLEAN, Account, account, require_exactly_once
 from tests.integration.enforce.faults import StartJob, fill, kill_after
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import Contracts, Line, row
 from tests.integration.enforce.poison import POISON, PoisonedPlan
 from tests.integration.enforce.registry import Registry
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.evidence import read_evidence
+from tidegate.spark_jobs.job.stream import Job
+from tidegate.spark_jobs.job.supervisor import StreamThread
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step, ignore_steps
 
 
 class Supervised:

@@ -8,15 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.errors import Fenced, StreamStopped
-from contracts.stream.counts import RuleCount
-from contracts.stream.evidence import read_evidence
-from contracts.stream.ledger import BatchTotals, span
-from contracts.verdict import Severity, Stage
-from spark_jobs.sinks.catalogs import open_table
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
+from tidegate.contracts.errors import Fenced, StreamStopped
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.evidence import read_evidence
+from tidegate.contracts.stream.ledger import BatchTotals, span
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.spark_jobs.sinks.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.steps import Step
 
 WARNED = {"id": "amount-is-small", "kind": "range", "field": "/amount", "maximum": 100, "severity": "warning"}
 

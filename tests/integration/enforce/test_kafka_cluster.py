@@ -10,14 +10,14 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.scale.brokers import KafkaCluster
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
 
 pytestmark = pytest.mark.full
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.errors import StreamStopped
-from contracts.stream.evidence import EventPointer, Provenance, read_provenance
-from contracts.stream.ledger import BatchTotals
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_provenance
+from tidegate.contracts.stream.ledger import BatchTotals
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from contracts.stream.evidence import headers_of, read_evidence
-from contracts.stream.output_topics import quarantine_topic
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
+from tidegate.contracts.stream.evidence import headers_of, read_evidence
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
 
 LARGE = "x" * 5_000
 MIB = 1024 * 1024

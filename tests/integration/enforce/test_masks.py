@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from contracts.judge.plan import compile_plan
-from contracts.privacy.tokens import MaskKey
-from contracts.stream.evidence import read_evidence
 from tests.integration.enforce.line import KNOWN, Line, Sent
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.evidence import read_evidence
 
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")
 SECRET = "S3CR3T"  # noqa: S105 - it opens nothing

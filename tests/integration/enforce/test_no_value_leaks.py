@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from contracts.stream.evidence import read_evidence
-from contracts.stream.output_topics import quarantine_topic
-from gateway.embedded.broker import Broker
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import Line, Sent
 from tests.integration.registry_process import Server
+from tidegate.contracts.stream.evidence import read_evidence
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.embedded.broker import Broker
 
 TEXT = {"type": "string"}
 SCHEMA: dict[str, Any] = {

@@ -12,13 +12,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry
 from confluent_kafka.admin._config import ConfigResource
 from structlog.testing import capture_logs
 
-from contracts.errors import StreamStopped
-from contracts.stream.kafka_connection import KafkaConnection
-from contracts.stream.output_topics import accepted_topic, quarantine_topic
-from gateway.embedded.broker import Broker
-from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.kafka.topics import Topic, Topics
 from tests.integration.enforce.line import Line, row
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.gateway.embedded.broker import Broker
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
 
 MakeTopic = Callable[..., str]
 NO_LIMIT = str(2**63 - 1)

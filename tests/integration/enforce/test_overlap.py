@@ -8,9 +8,9 @@ from threading import Event
 
 import pytest
 
-from contracts.errors import StreamStopped, Unavailable
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, row
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.spark_jobs.steps import Step
 
 RECORDS = 40
 A_BATCH = 10

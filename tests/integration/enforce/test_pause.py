@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.stream.budget import BudgetSpent
-from spark_jobs.job.control import StreamPaused
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tidegate.contracts.stream.budget import BudgetSpent
+from tidegate.spark_jobs.job.control import StreamPaused
 
 BUDGET = {"ratio": 0.5, "action": "pause"}
 

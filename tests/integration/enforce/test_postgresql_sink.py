@@ -11,12 +11,12 @@ import pytest
 from psycopg import sql
 from typer import Exit
 
-from contracts.errors import NotFoundError, StreamStopped
-from contracts.stream.ledger import BatchTotals
-from gateway.embedded.jars import Jars
-from spark_jobs.cli import reconcile
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, environment, row
+from tidegate.contracts.errors import NotFoundError, StreamStopped
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.spark_jobs.cli import reconcile
+from tidegate.spark_jobs.steps import Step
 
 
 @pytest.fixture

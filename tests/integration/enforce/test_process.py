@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from contracts.stream.output_topics import quarantine_topic
-from spark_jobs.kafka.topics import Topics
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.kafka.topics import Topics
 
 
 def test_several_streams_in_one_process(

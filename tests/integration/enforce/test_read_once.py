@@ -22,12 +22,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from contracts.columns.table_limits import TableLimits
-from contracts.errors import StreamStopped
-from contracts.judge.plan import EnforcementPlan
-from spark_jobs.job.source import read_topic
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import KNOWN, Line, row
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.spark_jobs.job.source import read_topic
 
 RECORDS = 60
 DEADLINE_SECONDS = 60

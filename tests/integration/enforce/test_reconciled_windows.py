@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
-from contracts.stream.output_topics import quarantine_topic
-from contracts.stream.reconciliation import Answer
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.contracts.stream.reconciliation import Answer
 
 
 def take_rows(line: Line, ids: list[str]) -> None:

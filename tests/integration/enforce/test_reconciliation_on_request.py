@@ -11,11 +11,11 @@ import httpx
 import pytest
 from psycopg import sql
 
-from contracts.stream.reconciliation import Findings, StreamReconciliation
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually
+from tidegate.contracts.stream.reconciliation import Findings, StreamReconciliation
 
 _AT_ONCE = 40
 _KEYS = 97

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import BatchTotals
-from spark_jobs.sinks.iceberg_history import PROOF_TAGS, PUBLISHED_TAG
-from spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from spark_jobs.sinks.postgresql_table import qualified_name
-from spark_jobs.steps import Step
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.iceberg_history import PROOF_TAGS, PUBLISHED_TAG
+from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.steps import Step
 
 Rollback = Callable[[], None]
 _CALL = re.compile(r"CALL [^;]+;")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import StreamStopped
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, Sent
+from tidegate.contracts.errors import StreamStopped
+from tidegate.spark_jobs.steps import Step
 
 NUMBERS: dict[str, Any] = {name: {"type": "number"} for name in ("count", "ratio", "charge")}
 FIRST = {"count": "int", "ratio": "float", "charge": "decimal(6,2)"}

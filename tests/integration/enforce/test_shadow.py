@@ -8,11 +8,11 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.stream.shadow import Change
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tidegate.contracts.stream.shadow import Change
 
 STRICTER = {**KNOWN, "id": "amount-is-small", "kind": "range", "maximum": 5}
 STRICTER.pop("values")

@@ -17,15 +17,15 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Fenced, Unavailable
-from contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
-from contracts.stream.ledger import BatchTotals
-from contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
-from spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
+from tidegate.contracts.errors import Fenced, Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.output_topics import LEDGER_TOPIC, accepted_topic, quarantine_topic
+from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer, read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step
 
 CRASHING_WRITER = Path(__file__).with_name("crashing_writer.py")
 PARTITIONS = 4

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.table_growth import KEPT
-from contracts.stream.ledger import Ledger
-from spark_jobs.sinks.iceberg_expiry import SnapshotRetention
-from spark_jobs.sinks.iceberg_table import BRANCH, LedgerTable, table_name
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_rolled_back import insert_by_hand, roll_back, snapshots
+from tidegate.contracts.stream.ledger import Ledger
+from tidegate.spark_jobs.sinks.iceberg_expiry import SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg_table import BRANCH, LedgerTable, table_name
+from tidegate.spark_jobs.steps import Step
 
 AT_ONCE = SnapshotRetention(most=2, protected_seconds=0)
 

@@ -14,14 +14,14 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import BatchTotals
-from contracts.stream.output_topics import quarantine_topic
-from spark_jobs.kafka.outputs import read_committed
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step
 
 _CLEANER_SECONDS = 120
 

@@ -16,15 +16,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from gateway.embedded import ports
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
-from gateway.exits import ExitCode
 from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.scale.brokers import KafkaCluster
 from tests.integration.scale.cluster import SparkCluster
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
+from tidegate.gateway.exits import ExitCode
 
 pytestmark = pytest.mark.full
 

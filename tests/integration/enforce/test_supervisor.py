@@ -13,17 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from contracts.errors import NotFoundError, Unavailable
-from spark_jobs.contract_source import RegistryGone
-from spark_jobs.job.stream import Job
-from spark_jobs.job.supervisor import run_streams
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step, ignore_steps
 from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
 from tests.integration.enforce.wire import send_batch
+from tidegate.contracts.errors import NotFoundError, Unavailable
+from tidegate.spark_jobs.contract_source import RegistryGone
+from tidegate.spark_jobs.job.stream import Job
+from tidegate.spark_jobs.job.supervisor import run_streams
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step, ignore_steps
 
 
 def run(spark: SparkSession, line: Line, registry_url: str) -> None:

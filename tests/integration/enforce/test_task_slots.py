@@ -14,19 +14,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.stream.evidence import EventPointer, provenance_headers, read_provenance
-from contracts.stream.ledger import BatchTotals
-from contracts.stream.output_topics import accepted_topic
-from spark_jobs.kafka.kafka_ledger import transactional_id
-from spark_jobs.kafka.outputs import TransactionalProducer
-from spark_jobs.kafka.topics import Topics
-from spark_jobs.steps import Step
-from spark_jobs.worker.record_spool import RECORDS
-from spark_jobs.worker.records import Destination
-from spark_jobs.worker.task_slots import SlotTarget
 from tests.integration.enforce.line import KNOWN, Line, Sent, row
 from tests.integration.enforce.transactions import committed_slots
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, provenance_headers, read_provenance
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.contracts.stream.output_topics import accepted_topic
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
+from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.steps import Step
+from tidegate.spark_jobs.worker.record_spool import RECORDS
+from tidegate.spark_jobs.worker.records import Destination
+from tidegate.spark_jobs.worker.task_slots import SlotTarget
 
 PARTITIONS = 4
 MANY = 60

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import StaticTable
 
-from contracts.errors import Fenced, NotFoundError, StreamStopped
-from contracts.stream.evidence import read_evidence
-from contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
-from contracts.verdict import Stage
-from spark_jobs.sinks.catalogs import open_table
-from spark_jobs.sinks.delta_table import DeltaTable
-from spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 from tests.integration.enforce.line import SCHEMA, Line, Sent, row
+from tidegate.contracts.errors import Fenced, NotFoundError, StreamStopped
+from tidegate.contracts.stream.evidence import read_evidence
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
+from tidegate.contracts.verdict import Stage
+from tidegate.spark_jobs.sinks.catalogs import open_table
+from tidegate.spark_jobs.sinks.delta_table import DeltaTable
+from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
 
 KEYED = {"primary_key": ["id"], "tombstones": "delete"}
 COPYING = pytest.param(("iceberg", "copy-on-write"), id="iceberg-cow")

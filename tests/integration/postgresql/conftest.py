@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.settings import JobSettings
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.postgresql import Postgresql, for_psycopg
+from tidegate.spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
 
 CONTRACT_ID = "hospital.admissions"
 

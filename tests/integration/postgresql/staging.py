@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.document.load import parse_contract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
-from contracts.verdict import Disposition
-from spark_jobs.sinks.postgresql_rows import CopyTarget
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
+from tidegate.contracts.verdict import Disposition
+from tidegate.spark_jobs.sinks.postgresql_rows import CopyTarget
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
 
 BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 NEW = Ledger(

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from contracts.stream.ledger import BatchTotals, PublishedBatch
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import Record, claimed, plan_of, stage
+from tidegate.contracts.stream.ledger import BatchTotals, PublishedBatch
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
 
 KEYS = "abcd"
 EVENTS = st.lists(

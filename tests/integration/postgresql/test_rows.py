@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from contracts.errors import Unavailable
-from contracts.stream.ledger import BatchTotals
-from spark_jobs.sinks.postgresql_rows import CopyTarget
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import Record, claimed, plan_of, publish, stage, stage_at
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.postgresql_rows import CopyTarget
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
 
 FIELDS: dict[str, Any] = {
     "flag": {"type": "boolean"},

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from contracts.errors import Fenced, StreamStopped, Unavailable
-from contracts.stream.ledger import BatchTotals
-from spark_jobs.sinks.postgresql_table import PostgresqlTable
 from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
+from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
+from tidegate.contracts.stream.ledger import BatchTotals
+from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
 
 MakeTable = Callable[..., PostgresqlTable]
 KEYED: dict[str, Any] = {"primary_key": ["id"]}

@@ -11,9 +11,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from gateway.embedded import ports
-from gateway.embedded.jars import Jars
-from gateway.embedded.java import Java
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.embedded.java import Java
 
 QUICK_JAVA = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 DEADLINE_SECONDS = 300

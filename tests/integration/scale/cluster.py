@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from gateway.embedded import ports
-from gateway.embedded.ivy import pyspark_home
+from tidegate.gateway.embedded import ports
+from tidegate.gateway.embedded.ivy import pyspark_home
 
 DEADLINE_SECONDS = 300
 

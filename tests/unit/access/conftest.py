@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.access.keys import Credentials
-from gateway.access.principal import read_grants
-from gateway.factory import Factory
-from gateway.settings import GatewaySettings
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.settings import GatewaySettings
 
 CONFLUENT = "application/vnd.schemaregistry.v1+json"
 MAKER = "cli:test"

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from sqlalchemy import event
 
-from gateway.access.keys import Credentials
-from gateway.factory import Factory
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.factory import Factory
 
 # Recognising somebody is the same on every database; keys and lists are tried on both in the other modules.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.access.rules import Reach
-from gateway.http.confluent.operations import OPERATIONS, Operation
+from tidegate.gateway.access.rules import Reach
+from tidegate.gateway.http.confluent.operations import OPERATIONS, Operation
 
 from .conftest import AVRO, Hire, Person, same_but_for
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.models.examples import CONTRACT
+from tidegate.gateway.http.models.examples import CONTRACT
 
 from .conftest import Hire, Person, same_but_for
 

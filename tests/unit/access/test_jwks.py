@@ -13,8 +13,8 @@ import pytest
 from joserfc.jwk import OctKey, RSAKey
 from structlog.testing import capture_logs
 
-from contracts.errors import SettingsError, Unavailable
-from gateway.access.jwks import IssuerKeys, read_key_set, reader
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.access.jwks import IssuerKeys, read_key_set, reader
 
 FIRST, SECOND = (RSAKey.generate_key(2048, auto_kid=True) for _ in range(2))
 

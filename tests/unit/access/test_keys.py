@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import ConflictError, NotFoundError, SettingsError
-from gateway.access.authentication import read_basic
-from gateway.access.key_administration import KeyCabinet
-from gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
-from gateway.access.principal import Grant, Role, read_grants
-from gateway.factory import Factory
-from gateway.storage.access import StoredKey
-from gateway.storage.audit_chain import Change
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
+from tidegate.gateway.access.authentication import read_basic
+from tidegate.gateway.access.key_administration import KeyCabinet
+from tidegate.gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
+from tidegate.gateway.access.principal import Grant, Role, read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.access import StoredKey
+from tidegate.gateway.storage.audit_chain import Change
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 VIEWER = read_grants(["viewer:a."])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.access.keys import read_token
+from tidegate.gateway.access.keys import read_token
 
 from .conftest import Hire, Person
 

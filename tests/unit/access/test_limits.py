@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.access.errors import TooManyRequests
-from gateway.access.limits import RateLimit
-from gateway.settings import GatewaySettings
+from tidegate.gateway.access.errors import TooManyRequests
+from tidegate.gateway.access.limits import RateLimit
+from tidegate.gateway.settings import GatewaySettings
 
 from .conftest import Hire
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.http.models.examples import REPORT
+from tidegate.gateway.http.models.examples import REPORT
 
 from .conftest import Hire, Person
 

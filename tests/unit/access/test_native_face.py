@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.http.models.examples import REPORT
+from tidegate.gateway.http.models.examples import REPORT
 
 from .conftest import Hire, Person, same_but_for
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.errors import SettingsError
-from gateway.access.principal import ANONYMOUS, Grant, Principal, Role, read_grants
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.access.principal import ANONYMOUS, Grant, Principal, Role, read_grants
 
 PRODUCER = Principal("key:p", read_grants(["producer:hospital.", "viewer:nyc."]))
 

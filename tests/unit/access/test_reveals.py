@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from contracts.stream.evidence import EventPointer
-from gateway.access.errors import Forbidden
-from gateway.access.principal import ANONYMOUS, Principal, read_grants
-from gateway.factory import Factory
-from gateway.http.desk.routes import read_parts
-from gateway.http.problems import InvalidBody
-from gateway.streams.reveals import name_of
+from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.gateway.access.errors import Forbidden
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.routes import read_parts
+from tidegate.gateway.http.problems import InvalidBody
+from tidegate.gateway.streams.reveals import name_of
 
 from .conftest import Hire, Person
 from .test_native_face import registry

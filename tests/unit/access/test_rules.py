@@ -9,11 +9,11 @@ import pytest
 from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
-from gateway.access.principal import Role
-from gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, Rule, rule_of
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import DESK, NATIVE, PUBLIC, RULES, Reach, Rule, rule_of
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.http.confluent.operations import OPERATIONS
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

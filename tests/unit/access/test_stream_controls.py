@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.http.native.adoptions import ADOPTION
-from gateway.http.native.reconciliations import RESULT
-from gateway.http.native.stream_controls import _EVENT, _TRIP
+from tidegate.gateway.http.native.adoptions import ADOPTION
+from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.http.native.stream_controls import _EVENT, _TRIP
 
 from .conftest import Hire, Person, same_but_for
 

@@ -20,10 +20,10 @@ from joserfc import jws, jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from pydantic import ValidationError
 
-from gateway.access.principal import Grant, Role
-from gateway.access.settings import AccessSettings
-from gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
-from gateway.settings import GatewaySettings
+from tidegate.gateway.access.principal import Grant, Role
+from tidegate.gateway.access.settings import AccessSettings
+from tidegate.gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
+from tidegate.gateway.settings import GatewaySettings
 
 NOW = 1_782_907_200
 ISSUER, AUDIENCE = "https://login.example.org/", "tidegate"

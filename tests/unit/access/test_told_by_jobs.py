@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from contracts.stream.bounds import MOST_RULES, MOST_STEPS
-from contracts.stream.report import BatchReport
-from gateway.access.principal import ANONYMOUS
-from gateway.factory import Factory
-from gateway.http.models.examples import REPORT
-from gateway.storage.stream_sums import OTHER
+from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.access.principal import ANONYMOUS
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.storage.stream_sums import OTHER
 
 from .conftest import Hire, Person
 from .test_native_face import HIDDEN, registry

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.access.principal import Role
-from gateway.access.rules import DESK, NATIVE
-from gateway.http.confluent.operations import OPERATIONS
-from gateway.http.models.examples import CONTRACT
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import DESK, NATIVE
+from tidegate.gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.http.models.examples import CONTRACT
 
 from .conftest import Hire, Person
 

@@ -16,14 +16,14 @@ from uuid import uuid4
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from contracts.stream.control import StreamEvent, Trip
-from contracts.stream.reconciliation import ReconciliationResult
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.native.reconciliations import RESULT
-from gateway.http.native.stream_controls import _EVENT, _TRIP
-from gateway.settings import GatewaySettings
 from tests.unit.alerts.mail_server import MailServer, mail_server
+from tidegate.contracts.stream.control import StreamEvent, Trip
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.http.native.stream_controls import _EVENT, _TRIP
+from tidegate.gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -250,7 +250,7 @@ def test_a_target_that_nobody_reaches_hinders_neither_the_gateway_nor_the_others
 def test_a_target_that_refuses_is_asked_again(
     gate: Callable[..., Factory], web: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.alerts.sending._RETRY_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("tidegate.gateway.alerts.sending._RETRY_SECONDS", (0.0, 0.0))
     web.answers += [500, 503]
     gate(alert_webhook_url=SecretStr(web.url)).stream_controls().pause(STREAM, None)
     assert [web.next()[1]["kind"] for _ in range(3)] == ["stream-paused"] * 3

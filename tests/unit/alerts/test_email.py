@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from gateway.alerts.alert import Alert, AlertKind
-from gateway.alerts.targets import Email, TargetError
 from tests.unit.alerts.mail_server import HOST, PASSWORD, USER, MailServer, mail_server, make_certificate
+from tidegate.gateway.alerts.alert import Alert, AlertKind
+from tidegate.gateway.alerts.targets import Email, TargetError
 
 RECEIVERS = ("a@example.org", "b@example.org")
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.alerts.alert import Alert, AlertKind
-from gateway.alerts.holding import Holding
+from tidegate.gateway.alerts.alert import Alert, AlertKind
+from tidegate.gateway.alerts.holding import Holding
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 

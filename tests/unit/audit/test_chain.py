@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.storage.audit_chain import (
+from tidegate.gateway.storage.audit_chain import (
     NO_ENTRY,
     AuditEntry,
     Change,

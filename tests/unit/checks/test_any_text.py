@@ -8,15 +8,15 @@ from xml.etree import ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.compatibility.finding import Direction, FindingSeverity
-from contracts.inclusion.answer import Counterexample, Outcome
-from gateway.checks.github import check_annotations, step_summary
-from gateway.checks.json_report import check_json
-from gateway.checks.junit import check_junit
-from gateway.checks.people import report_lines
-from gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, Spot
-from gateway.checks.sarif import check_sarif
-from gateway.checks.shown import shown_path
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.inclusion.answer import Counterexample, Outcome
+from tidegate.gateway.checks.github import check_annotations, step_summary
+from tidegate.gateway.checks.json_report import check_json
+from tidegate.gateway.checks.junit import check_junit
+from tidegate.gateway.checks.people import report_lines
+from tidegate.gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, Spot
+from tidegate.gateway.checks.sarif import check_sarif
+from tidegate.gateway.checks.shown import shown_path
 
 ANY = st.text(st.characters(), max_size=40) | st.text(":%,\r\n|`<>&;#\x1b \\", max_size=12)
 

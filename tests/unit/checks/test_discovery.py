@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsError
-from gateway.checks.discovery import is_contract, read_candidate, select
-from gateway.checks.shown import printable, shown_path
 from tests.unit.checks.workplace import Write, contract_text
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.checks.discovery import is_contract, read_candidate, select
+from tidegate.gateway.checks.shown import printable, shown_path
 
 
 @pytest.mark.parametrize(

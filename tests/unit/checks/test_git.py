@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import ContractError, SettingsError
-from gateway.checks.git import Revision, load_contract_at
 from tests.unit.checks.workplace import Git, Write, contract_text
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.gateway.checks.git import Revision, load_contract_at
 
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}, "ward": {"type": "string"}}}
 

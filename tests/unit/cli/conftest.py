@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from gateway.cli.main import main
-from gateway.factory import Factory
-from gateway.http.app import create_app
 from tests.unit.checks.workplace import git, here, write
+from tidegate.gateway.cli.main import main
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
 
 __all__ = ["git", "here", "write"]
 
@@ -82,7 +82,7 @@ def process(tmp_path: Path) -> Run:
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb"}
 
     def run(*arguments: str | Path, env: dict[str, str] | None = None) -> Ran:
-        command = [sys.executable, "-m", "gateway.cli.main", *map(str, arguments)]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", *map(str, arguments)]
         ran = subprocess.run(command, capture_output=True, env=plain | (env or {}), check=False, timeout=60)
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.main import main
-from gateway.cli.verbs import VERBS
-from gateway.exits import ExitCode
+from tidegate.gateway.cli.main import main
+from tidegate.gateway.cli.verbs import VERBS
+from tidegate.gateway.exits import ExitCode
 
 USER = "TIDEGATE_REGISTRY_USER"
 

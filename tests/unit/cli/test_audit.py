@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from gateway.storage.audit_chain import NO_ENTRY, Change
-from gateway.storage.database import Database
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, Change
+from tidegate.gateway.storage.database import Database
 
 from .conftest import Run
 

@@ -26,7 +26,7 @@ from .test_check import found
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a registry that all tests here share; each has contract ids of its own."""
     folder = tmp_path_factory.mktemp("registry")
-    command = [sys.executable, "-m", "gateway.cli.main", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "serve", "--port", "0"]
     with subprocess.Popen(
         [*command, "--database-url", f"sqlite:///{folder}/registry.db"], stderr=subprocess.PIPE, text=True
     ) as process:

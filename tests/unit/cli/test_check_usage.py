@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.check import complete_against
 from tests.unit.checks.workplace import Git, Write, contract_text
+from tidegate.gateway.cli.check import complete_against
 
 from .conftest import Ran, Run
 

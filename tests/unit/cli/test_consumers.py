@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from contracts.document.model import Status
-from gateway.factory import Factory
 from tests.unit.cli.conftest import Run, listening
+from tidegate.contracts.document.model import Status
+from tidegate.gateway.factory import Factory
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

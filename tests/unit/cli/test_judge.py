@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.explain.account import Told
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
-from gateway.cli.judge import Tally
-from gateway.cli.record_files import line_batches
 from tests.deep_schemas import chained, contract_with, nested
+from tidegate.contracts.explain.account import Told
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.gateway.cli.judge import Tally
+from tidegate.gateway.cli.record_files import line_batches
 
 from .conftest import CONTRACT, Run
 

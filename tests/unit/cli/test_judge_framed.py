@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import SettingsError
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
-from gateway.cli.judge import _judge_block
-from gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
-from gateway.client.registry import RegistryClient
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.cli.judge import _judge_block
+from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
+from tidegate.gateway.client.registry import RegistryClient
 
 from .conftest import Run
 from .test_judge import _Chunks

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.access.keys import read_token
+from tidegate.gateway.access.keys import read_token
 
 from .conftest import Run
 

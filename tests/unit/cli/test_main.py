@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 import psutil
 import pytest
 
-from contracts.errors import (
+from tidegate.contracts.errors import (
     ConflictError,
     ContractError,
     Fenced,
@@ -28,9 +28,9 @@ from contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from gateway.cli.verbs import VERBS
-from gateway.embedded.jars import Jars
-from gateway.exits import MEANINGS, ExitCode, exit_code
+from tidegate.gateway.cli.verbs import VERBS
+from tidegate.gateway.embedded.jars import Jars
+from tidegate.gateway.exits import MEANINGS, ExitCode, exit_code
 
 from .conftest import Run
 
@@ -68,7 +68,7 @@ def test_help_names_every_verb_and_every_exit_code(process: Run) -> None:
 def test_help_loads_neither_spark_nor_the_web_framework() -> None:
     program = (
         "import sys\n"
-        "from gateway.cli.main import main\n"
+        "from tidegate.gateway.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'pyspark', 'pyarrow', 'fastapi', 'sqlalchemy', 'pandas'} & sys.modules.keys()\n"
@@ -108,7 +108,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly(contract: Path, tmp_path: 
     command = [
         sys.executable,
         "-m",
-        "gateway.cli.main",
+        "tidegate.gateway.cli.main",
         "judge",
         str(contract),
         "--data",
@@ -132,7 +132,7 @@ def await_read(pid: int) -> None:
 
 
 def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
-    command = [sys.executable, "-m", "gateway.cli.main", "judge", str(contract), "--json"]
+    command = [sys.executable, "-m", "tidegate.gateway.cli.main", "judge", str(contract), "--json"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -152,7 +152,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(contract: Path) -> None:
 def test_a_bug_does_not_look_like_a_finding(
     tidegate: Run, contract: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.lint.lint_document", None)
+    monkeypatch.setattr("tidegate.gateway.cli.lint.lint_document", None)
     ran = tidegate("lint", contract)
     assert (ran.returncode, ran.stdout) == (ExitCode.BUG, b"")
     assert ran.stderr.startswith(b"Traceback")
@@ -163,7 +163,7 @@ def test_a_verb_that_cannot_be_loaded_does_not_spoil_the_overview(
     tidegate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "gateway.cli.verbs.entry_points", lambda **_: [EntryPoint("ghost", "nowhere:run", "g")]
+        "tidegate.gateway.cli.verbs.entry_points", lambda **_: [EntryPoint("ghost", "nowhere:run", "g")]
     )
     assert b"Not usable here: No module named 'nowhere'." in tidegate("--help").stdout
     ran = tidegate("ghost")
@@ -175,11 +175,11 @@ def test_the_job_is_told_where_its_jars_are(
     tidegate: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TIDEGATE_SPARK_JARS", raising=False)
-    monkeypatch.setattr("gateway.embedded.jars.find_jars", lambda: None)
+    monkeypatch.setattr("tidegate.gateway.embedded.jars.find_jars", lambda: None)
     tidegate("enforce", "--help")
     assert "TIDEGATE_SPARK_JARS" not in os.environ
     monkeypatch.setattr(
-        "gateway.embedded.jars.find_jars", lambda: Jars(tmp_path / "broker", tmp_path / "spark")
+        "tidegate.gateway.embedded.jars.find_jars", lambda: Jars(tmp_path / "broker", tmp_path / "spark")
     )
     tidegate("enforce", "--help")
     assert os.environ.pop("TIDEGATE_SPARK_JARS") == str(tmp_path / "spark")
@@ -192,7 +192,7 @@ def test_colour_is_for_terminals_that_want_it(
     assert b"\x1b[3" not in process("lint", contract, env=env).stdout
     terminal, theirs = pty.openpty()
     try:
-        command = [sys.executable, "-m", "gateway.cli.main", "lint", str(contract)]
+        command = [sys.executable, "-m", "tidegate.gateway.cli.main", "lint", str(contract)]
         plain = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TERM": "xterm-256color"}
         subprocess.run(command, stdout=theirs, env=plain | env, check=True, timeout=60)
         shown = os.read(terminal, 4096)

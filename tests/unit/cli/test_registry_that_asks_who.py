@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document.model import Consumer
-from gateway.access.keys import Credentials
-from gateway.access.principal import read_grants
-from gateway.factory import Factory
-from gateway.settings import GatewaySettings
 from tests.unit.cli.conftest import Run, listening
+from tidegate.contracts.document.model import Consumer
+from tidegate.gateway.access.keys import Credentials
+from tidegate.gateway.access.principal import read_grants
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

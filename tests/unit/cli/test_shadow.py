@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
 from tests.unit.cli.conftest import CONTRACT, Ran, Run
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

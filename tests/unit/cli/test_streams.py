@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.stream.control import Trip
-from gateway.factory import Factory
 from tests.unit.cli.conftest import Ran, Run
+from tidegate.contracts.stream.control import Trip
+from tidegate.gateway.factory import Factory
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from contracts.lint.lint import lint
-from gateway.exits import ExitCode
+from tidegate.contracts.lint.lint import lint
+from tidegate.gateway.exits import ExitCode
 
 from .conftest import Run
 

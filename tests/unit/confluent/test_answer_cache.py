@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.http.confluent.calls import Answer
-from gateway.http.confluent.face import KEPT_SECONDS, AnswerCache
+from tidegate.gateway.http.confluent.calls import Answer
+from tidegate.gateway.http.confluent.face import KEPT_SECONDS, AnswerCache
 
 KEY = (b"/schemas/ids/1", b"")
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from contracts.document.load import parse_contract
-from contracts.judge.plan import compile_plan
-from contracts.verdict import Disposition
-from gateway.factory import Factory
-from gateway.registry.schemas.dialects import DRAFT_7, NEWEST, differences
 from tests.unit.confluent.conftest import Ask, respond
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Disposition
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST, differences
 
 MakeContract = Callable[..., bytes]
 NATIVE = "/api/v1/contracts"

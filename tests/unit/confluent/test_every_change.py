@@ -7,12 +7,12 @@ import re
 from typing import Any
 from uuid import uuid4
 
-from gateway.access.principal import Role
-from gateway.access.rules import NATIVE
-from gateway.http.confluent.operations import OPERATIONS
-from gateway.http.models.examples import CONTRACT
-from gateway.http.native.adoptions import ADOPTION
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import NATIVE
+from tidegate.gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.http.models.examples import CONTRACT
+from tidegate.gateway.http.native.adoptions import ADOPTION
 
 RESOURCE = {"resourceName": "t", "resourceNamespace": "c", "resourceId": "r", "resourceType": "topic"}
 ASSOCIATED = {**RESOURCE, "associations": [{"subject": "s", "associationType": "value"}]}

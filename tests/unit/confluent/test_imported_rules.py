@@ -10,13 +10,13 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.document.terms import OnViolation
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.verdict import Disposition, Severity
-from gateway.registry.schemas.entities import AVRO, JSON, Metadata, RuleSet
-from gateway.registry.schemas.imported_rules import ImportedRules, import_rules
-from gateway.registry.schemas.parsing import parse_schema
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.verdict import Disposition, Severity
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, RuleSet
+from tidegate.gateway.registry.schemas.imported_rules import ImportedRules, import_rules
+from tidegate.gateway.registry.schemas.parsing import parse_schema
 
 PERSON: dict[str, Any] = {
     "type": "object",

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.registry.schemas import errors
-from gateway.settings import GatewaySettings
 from tests.unit.confluent.conftest import Ask
+from tidegate.gateway.registry.schemas import errors
+from tidegate.gateway.settings import GatewaySettings
 
 only_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -20,13 +20,13 @@ from hypothesis.stateful import (
 )
 from pydantic import SecretStr
 
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.registry.subject_scope import LEVELS, MODES
-from gateway.settings import GatewaySettings
 from tests.postgresql import Postgresql
 from tests.unit.confluent.conftest import respond
 from tests.unit.conftest import Client
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.registry.subject_scope import LEVELS, MODES
+from tidegate.gateway.settings import GatewaySettings
 
 SUBJECTS = st.sampled_from(["b/c", "t-value"])
 TYPES = st.sampled_from(["int", "long", "double", "string", "boolean"])

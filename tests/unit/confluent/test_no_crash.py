@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from schemathesis import Case, GenerationMode
 
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.settings import GatewaySettings
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.settings import GatewaySettings
 
 EXAMPLES = 600
 

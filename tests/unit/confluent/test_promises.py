@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.http.models.examples import CONTRACT
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.gateway.http.models.examples import CONTRACT
 
 MakeContract = Callable[..., bytes]
 NATIVE = "/api/v1/contracts"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.access.principal import ANONYMOUS as SOMEBODY
-from gateway.factory import Factory
-from gateway.registry.registration import Manner
-from gateway.registry.schemas.entities import SchemaRequest
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.gateway.access.principal import ANONYMOUS as SOMEBODY
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.registry.registration import Manner
+from tidegate.gateway.registry.schemas.entities import SchemaRequest
 
 STRING = {"schema": '"string"'}
 

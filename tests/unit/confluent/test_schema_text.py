@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.registry.schemas.avro_text import avro_text, with_types
-from gateway.registry.schemas.entities import Metadata, Reference, RuleSet
-from gateway.registry.schemas.errors import Refused
-from gateway.registry.schemas.expressions import condition, renamed
-from gateway.registry.schemas.guid import schema_guid
-from gateway.registry.schemas.imported_rules import import_rules
-from gateway.registry.schemas.json_text import bundled
-from gateway.registry.schemas.parsing import parse_schema
-from gateway.registry.schemas.tags import with_inline_tags
+from tidegate.gateway.registry.schemas.avro_text import avro_text, with_types
+from tidegate.gateway.registry.schemas.entities import Metadata, Reference, RuleSet
+from tidegate.gateway.registry.schemas.errors import Refused
+from tidegate.gateway.registry.schemas.expressions import condition, renamed
+from tidegate.gateway.registry.schemas.guid import schema_guid
+from tidegate.gateway.registry.schemas.imported_rules import import_rules
+from tidegate.gateway.registry.schemas.json_text import bundled
+from tidegate.gateway.registry.schemas.parsing import parse_schema
+from tidegate.gateway.registry.schemas.tags import with_inline_tags
 
 PERSON_AVRO = (
     '{"type":"record","name":"Person","namespace":"io.confluent.kafka.example","fields":['

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import create_engine, text
 
-from gateway.factory import Factory
 from tests.unit.confluent.conftest import MEDIA_TYPE, Ask, record, respond
+from tidegate.gateway.factory import Factory
 
 STRING, INT, LONG = ({"schema": f'"{name}"'} for name in ("string", "int", "long"))
 

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.http.models.examples import CONTRACT, RECORDS
 from tests.unit.confluent.conftest import Ask, record
+from tidegate.gateway.http.models.examples import CONTRACT, RECORDS
 
 MakeContract = Callable[..., bytes]
 SUBJECT = "/subjects/hospital.admissions-value"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.address_secrets import mask_event, masked
+from tidegate.contracts.address_secrets import mask_event, masked
 
 
 @pytest.mark.parametrize(

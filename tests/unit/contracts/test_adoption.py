@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import StreamStopped
-from contracts.stream.adoption import Ahead, Found, PartitionFound, Proposal, SourceRange, bounds, propose
-from contracts.stream.ledger import BatchTotals, Position, span
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.adoption import (
+    Ahead,
+    Found,
+    PartitionFound,
+    Proposal,
+    SourceRange,
+    bounds,
+    propose,
+)
+from tidegate.contracts.stream.ledger import BatchTotals, Position, span
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 WHOLE = SourceRange({0: 0}, {0: 20})
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from contracts.stream.control import StreamEvent, Trip
-from contracts.stream.reconciliation import ReconciliationResult
-from contracts.stream.report import BatchReport
-from gateway.access.principal import Role
-from gateway.access.rules import NATIVE
-from gateway.http.models.examples import REPORT
+from tidegate.contracts.stream.control import StreamEvent, Trip
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.access.principal import Role
+from tidegate.gateway.access.rules import NATIVE
+from tidegate.gateway.http.models.examples import REPORT
 
 POSTED: dict[str, type[BaseModel] | None] = {
     "batches": BatchReport,

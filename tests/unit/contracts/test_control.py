@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from contracts.stream.control import Range, StreamControl, StreamState, Trip
+from tidegate.contracts.stream.control import Range, StreamControl, StreamState, Trip
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 

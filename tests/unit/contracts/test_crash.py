@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.crash import crash_told, described
-from contracts.errors import TidegateError
-from spark_jobs.crashes import WorkerCrash, crashes_without_values
+from tidegate.contracts.crash import crash_told, described
+from tidegate.contracts.errors import TidegateError
+from tidegate.spark_jobs.crashes import WorkerCrash, crashes_without_values
 
 SENTINEL = "P00-secret-of-a-patient"
 
@@ -36,7 +36,7 @@ def test_a_foreign_error_is_its_kind_and_its_places() -> None:
 
 
 def test_our_own_message_and_the_reason_of_the_system_are_kept() -> None:
-    assert described(TidegateError("try again")) == "contracts.errors.TidegateError: try again"
+    assert described(TidegateError("try again")) == "tidegate.contracts.errors.TidegateError: try again"
     assert described(OSError(28, "No space left on device", SENTINEL)) == "OSError (No space left on device)"
 
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from contracts.document.fingerprint import canonical_bytes, fingerprint
-from contracts.document.load import (
+from tidegate.contracts.document.fingerprint import canonical_bytes, fingerprint
+from tidegate.contracts.document.load import (
     MAX_YAML_BYTES,
     LoadedContract,
     dump_contract,
     load_contract,
     parse_contract,
 )
-from contracts.document.rule_model import Condition, Forbidden, RequiredWhen
-from contracts.errors import ContractError, Problem
-from contracts.lint.lint import lint
+from tidegate.contracts.document.rule_model import Condition, Forbidden, RequiredWhen
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.lint.lint import lint
 
 HEAD = """\
 apiVersion: tidegate/v1

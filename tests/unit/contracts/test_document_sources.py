@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contracts.document.json_source import read_json
-from contracts.document.source import MAX_DEPTH, MAX_NODES, Place, Source, exact_number
-from contracts.document.yaml_source import read_yaml
-from contracts.errors import ContractError
+from tidegate.contracts.document.json_source import read_json
+from tidegate.contracts.document.source import MAX_DEPTH, MAX_NODES, Place, Source, exact_number
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError
 
 # Floats whose shortest text gives them back, and text without surrogates or characters that YAML bans.
 _TEXT = st.text(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.stream.evidence import (
+from tidegate.contracts.stream.evidence import (
     MAX_HEADER_BYTES,
     EventPointer,
     Evidence,
@@ -21,7 +21,7 @@ from contracts.stream.evidence import (
     read_evidence,
     read_provenance,
 )
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 SOURCE = EventPointer("hospital.admissions", 3, 18_240)
 AGE = Violation(

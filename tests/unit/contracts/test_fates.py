@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.stream.fates import Retained, Upserts
-from contracts.stream.ledger import BatchTotals, Ledger
-from contracts.stream.positions import Positions
-from contracts.stream.reconciliation import Answer
 from tests import ledgers
 from tests.reconciling import reconcile
+from tidegate.contracts.stream.fates import Retained, Upserts
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconciliation import Answer
 
 SOURCE = [(0, offset) for offset in range(10)]
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from contracts.document.model import JsonSchema
-from contracts.errors import ContractError
-from contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 
 SPACE = "\\t-\\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 TEXTS = [

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives import serialization
 from pydantic import SecretStr
 
-from contracts.errors import SettingsError
-from contracts.stream.kafka_connection import KafkaConnection, KafkaSettings, SaslLogin
 from tests.certificates import Authority
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.stream.kafka_connection import KafkaConnection, KafkaSettings, SaslLogin
 
 SECRET = 'S3CR3T "with" \\ and = ; #'  # noqa: S105 - it opens nothing
 OPENS = "opens the key"

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from contracts.errors import StreamStopped
-from contracts.stream.ledger import (
+from tests import ledgers
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.ledger import (
     BatchTotals,
     Ledger,
     PublishedBatch,
@@ -16,8 +17,7 @@ from contracts.stream.ledger import (
     require_contiguous,
     span,
 )
-from contracts.stream.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
-from tests import ledgers
+from tidegate.contracts.stream.segments import LEAST_OF_PARTITION, FateCounts, Segment, sums
 
 LEDGER = ledgers.LEDGER.model_copy(update={"scan_from": {"t.quarantine": {0: 4}}, "slots": 2})
 

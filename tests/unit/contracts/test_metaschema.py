@@ -13,12 +13,12 @@ import jsonschema_rs
 import pytest
 from jsonschema import Draft202012Validator
 
-from contracts.document.load import parse_contract
-from contracts.document.metaschema import metaschema
-from contracts.document.yaml_source import read_yaml
-from contracts.errors import ContractError
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.metaschema import metaschema
+from tidegate.contracts.document.yaml_source import read_yaml
+from tidegate.contracts.errors import ContractError
 
-PUBLISHED = json.loads((files("schemas") / "meta" / "tidegate-v1.schema.json").read_text())
+PUBLISHED = json.loads((files("tidegate.schemas") / "meta" / "tidegate-v1.schema.json").read_text())
 EXAMPLES = sorted(Path("schemas/examples").glob("*/contract.yaml"))
 
 SOUND: dict[str, Any] = {

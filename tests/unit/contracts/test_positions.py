@@ -8,17 +8,17 @@ import sys
 import pyarrow as pa
 import pytest
 
-from contracts.errors import StreamStopped
-from contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.stream.positions import Positions, Sightings
 
 # In a process of its own: what others of this one have held at most would hide what this costs.
 _RECONCILE_50_MILLION = """
 import numpy as np
 import pyarrow as pa
 
-from contracts.stream.fates import Written, reconcile
-from contracts.stream.ledger import BatchTotals, Ledger
-from contracts.stream.positions import Sightings
+from tidegate.contracts.stream.fates import Written, reconcile
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.positions import Sightings
 
 PARTITIONS, EACH, CHUNK = 4, 12_500_000, 125_000
 

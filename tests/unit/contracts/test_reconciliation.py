@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from contracts.stream.reconciliation import (
+from tidegate.contracts.stream.reconciliation import (
     Answer,
     Findings,
     HeartbeatAnswer,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.stream.counts import RuleCount
-from contracts.stream.shadow import MOST_SAMPLES, Change, ShadowResult, ShadowSample
-from contracts.verdict import Severity, Stage
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.shadow import MOST_SAMPLES, Change, ShadowResult, ShadowSample
+from tidegate.contracts.verdict import Severity, Stage
 
 
 def rule(code: str, records: int) -> RuleCount:

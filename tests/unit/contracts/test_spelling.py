@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from contracts.document.load import parse_contract
-from contracts.errors import ContractError
-from contracts.lint.lint import lint
-from contracts.lint.spelling import check_spelling
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.lint.spelling import check_spelling
 
 LINE = {
     "type": "object",

@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
-from contracts.compatibility.judging import Judge, Pair
-from contracts.compatibility.separation import MAX_PREPARATION, Search
-from contracts.document.load import parse_contract
-from contracts.document.model import DataContract, JsonSchema
-from contracts.document.rule_model import Cel
-from contracts.errors import ContractError, Problem
-from contracts.explain.account import Teller
-from contracts.formats.json_fields import JsonFields
-from contracts.formats.json_looks import MAX_LOOKS, Looks
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
-from contracts.inclusion.json_schema.prover import Budget
-from contracts.judge.plan import check_compiles, compile_plan
-from contracts.lint.lint import lint
-from contracts.privacy.classes import classes_of
 from tests.steps import chain, loops, steps_of
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.expressions import MAX_STEPS, refuses_as_much
+from tidegate.contracts.compatibility.judging import Judge, Pair
+from tidegate.contracts.compatibility.separation import MAX_PREPARATION, Search
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.errors import ContractError, Problem
+from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.formats.json_looks import MAX_LOOKS, Looks
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.formats.json_work import MAX_CHAIN, MAX_LEVELS, TooMuchWorkError, check_work
+from tidegate.contracts.inclusion.json_schema.prover import Budget
+from tidegate.contracts.judge.plan import check_compiles, compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.privacy.classes import classes_of
 
 Make = Callable[[int], dict[str, Any]]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from gateway.embedded.demo.admissions import admissions_stream
-from gateway.embedded.demo.flights import flights_stream, read_flights
-from gateway.embedded.demo.stream import DemoStream
+from tidegate.gateway.embedded.demo.admissions import admissions_stream
+from tidegate.gateway.embedded.demo.flights import flights_stream, read_flights
+from tidegate.gateway.embedded.demo.stream import DemoStream
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,12 @@ import orjson
 import pyarrow.compute as pc
 import pytest
 
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
-from contracts.stream.evidence import EventPointer
-from contracts.verdict import Disposition, Severity
-from gateway.embedded.demo.admissions import ADMISSIONS, CORRUPTIONS, admissions_stream
-from gateway.embedded.demo.stream import DemoStream
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.stream.evidence import EventPointer
+from tidegate.contracts.verdict import Disposition, Severity
+from tidegate.gateway.embedded.demo.admissions import ADMISSIONS, CORRUPTIONS, admissions_stream
+from tidegate.gateway.embedded.demo.stream import DemoStream
 
 PLANTED = {
     "age 999": 1_000,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.lint.lint import lint
-from contracts.verdict import Disposition
-from gateway.embedded.demo.stream import EXAMPLES
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.verdict import Disposition
+from tidegate.gateway.embedded.demo.stream import EXAMPLES
 
 CONTRACTS = sorted(EXAMPLES.glob("*/contract.yaml"))
 RECORDS = sorted(file for kind in ("pass", "warn", "fail") for file in EXAMPLES.glob(f"*/*.{kind}.json"))

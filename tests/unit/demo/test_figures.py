@@ -11,17 +11,17 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
-from contracts.stream.counts import RuleCount
-from contracts.stream.evidence import Evidence
-from contracts.stream.ledger import BatchTotals, Ledger
-from contracts.stream.report import BatchReport
-from contracts.verdict import Disposition, Severity
-from gateway.embedded.demo.admissions import admissions_stream
-from gateway.embedded.demo.figures import DemoReport, settle
-from gateway.embedded.demo.outcome import Outcome, RefusedRecord
-from gateway.embedded.demo.stream import DemoStream
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.evidence import Evidence
+from tidegate.contracts.stream.ledger import BatchTotals, Ledger
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Disposition, Severity
+from tidegate.gateway.embedded.demo.admissions import admissions_stream
+from tidegate.gateway.embedded.demo.figures import DemoReport, settle
+from tidegate.gateway.embedded.demo.outcome import Outcome, RefusedRecord
+from tidegate.gateway.embedded.demo.stream import DemoStream
 
 START = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 SOURCE = pa.struct(

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
-from contracts.verdict import Disposition, Severity
-from gateway.embedded.demo.flights import FLIGHTS, findings, flights_stream
-from gateway.embedded.demo.stream import DemoStream
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.verdict import Disposition, Severity
+from tidegate.gateway.embedded.demo.flights import FLIGHTS, findings, flights_stream
+from tidegate.gateway.embedded.demo.stream import DemoStream
 
 FINDINGS = {
     "arrived-flight-was-timed": 717,

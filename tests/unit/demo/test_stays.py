@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from gateway.embedded.demo.stays import stays_as_arrived, stays_in_table
-from gateway.embedded.demo.stream import DemoStream
+from tidegate.gateway.embedded.demo.stays import stays_as_arrived, stays_in_table
+from tidegate.gateway.embedded.demo.stream import DemoStream
 
 
 def test_the_mean_is_taken_from_the_dates() -> None:

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
-from contracts.document.load import load_contract
-from contracts.stream.report import BatchReport
-from gateway.cli.demo_screen import DemoScreen
-from gateway.cli.demo_summary import summary
-from gateway.embedded.demo import admissions, flights
-from gateway.embedded.demo.figures import CorruptionFigures, DemoReport, StreamFigures, StreamResult
-from gateway.embedded.demo.run import Finished
-from gateway.embedded.demo.stays import Stays
+from tidegate.contracts.document.load import load_contract
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.cli.demo_screen import DemoScreen
+from tidegate.gateway.cli.demo_summary import summary
+from tidegate.gateway.embedded.demo import admissions, flights
+from tidegate.gateway.embedded.demo.figures import CorruptionFigures, DemoReport, StreamFigures, StreamResult
+from tidegate.gateway.embedded.demo.run import Finished
+from tidegate.gateway.embedded.demo.stays import Stays
 
 START = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import compile_plan
-from contracts.privacy.visibility import BODY, Sight, sight_of
-from gateway.http.desk.clauses import clause_of, declared_names, pointers_of
-from gateway.http.desk.marking import mark_record
 from tests.browser.traffic import ADMISSIONS, admission, written
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
+from tidegate.gateway.http.desk.clauses import clause_of, declared_names, pointers_of
+from tidegate.gateway.http.desk.marking import mark_record
 
 OPEN: dict[str, Any] = {**ADMISSIONS, "classification": {"/ward": "public"}}
 

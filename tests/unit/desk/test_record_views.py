@@ -8,14 +8,14 @@ from uuid import UUID
 
 import fastavro
 
-from contracts.document.model import DataContract
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import compile_plan
-from contracts.stream.evidence import EventPointer, Evidence
-from contracts.verdict import Severity, Stage, Violation
-from gateway.http.desk.record_views import Looking, RecordView, View, record_view
-from gateway.http.desk.rendering import page
-from gateway.streams.quarantine import QuarantinedRecord
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.http.desk.record_views import Looking, RecordView, View, record_view
+from tidegate.gateway.http.desk.rendering import page
+from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 SCHEMA: dict[str, Any] = {
     "type": "record",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gateway.http.desk.rendering import asset
+from tidegate.gateway.http.desk.rendering import asset
 
 COLOURS = {
     name: (light, dark)

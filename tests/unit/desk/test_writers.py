@@ -9,14 +9,14 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from contracts.errors import Unavailable
-from contracts.stream.evidence import EventPointer, Evidence
-from contracts.verdict import Severity, Stage, Violation
-from gateway.access.principal import ANONYMOUS
-from gateway.factory import Factory
-from gateway.http.desk.record_views import View, record_view
-from gateway.http.desk.routes import _looking
-from gateway.streams.quarantine import QuarantinedRecord
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.evidence import EventPointer, Evidence
+from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.gateway.access.principal import ANONYMOUS
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.record_views import View, record_view
+from tidegate.gateway.http.desk.routes import _looking
+from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
 OLD = {"type": "record", "name": "Stay", "fields": [{"name": "age", "type": "int"}]}
 NEW = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.embedded.broker import _new_cluster_id
+from tidegate.gateway.embedded.broker import _new_cluster_id
 
 
 def test_a_cluster_id_never_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsError
-from gateway.embedded.java import find_java
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded.java import find_java
 
 
 def install(folder: Path, version_line: str) -> Path:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from contracts.errors import SettingsError
-from gateway.embedded import ports
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded import ports
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gateway.embedded.processes import Child, Command, RunDirectory
+from tidegate.gateway.embedded.processes import Child, Command, RunDirectory
 
 DEADLINE_SECONDS = 30
 
@@ -43,7 +43,7 @@ child.wait()
 STARTER = """
 import sys, time
 from pathlib import Path
-from gateway.embedded.processes import Command, RunDirectory
+from tidegate.gateway.embedded.processes import Command, RunDirectory
 child = RunDirectory(Path(sys.argv[1]), Path(sys.argv[2])).start(Command("child", [sys.executable, "-c", sys.argv[3]]))
 print(child.pid, flush=True)
 time.sleep(600)

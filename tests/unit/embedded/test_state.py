@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsError
-from gateway.embedded.state import StateDirectory
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.embedded.state import StateDirectory
 
 
 def test_a_new_folder_is_made_and_ignored_by_git(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.adoption import Adoption
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.native.adoptions import ADOPTION
-from gateway.storage.adoptions import KEPT
-from gateway.storage.audit_chain import content_hash
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.adoption import Adoption
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.adoptions import ADOPTION
+from tidegate.gateway.storage.adoptions import KEPT
+from tidegate.gateway.storage.audit_chain import content_hash
 
 MakeContract = Callable[..., bytes]
 STREAM = "hospital.admissions"

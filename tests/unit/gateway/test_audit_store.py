@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from gateway.factory import Factory
-from gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, check
-from gateway.storage.database import Database
-from gateway.storage.sql import Stores
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, check
+from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.sql import Stores
 
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.storage.audit_chain import content_hash
+from tidegate.gateway.storage.audit_chain import content_hash
 
 MakeContract = Callable[..., bytes]
 CONTRACTS = "/api/v1/contracts"

@@ -14,14 +14,14 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
-from contracts.errors import SettingsError, Unavailable
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.storage import migrations
-from gateway.storage.database import Database, _alembic_config
-from gateway.storage.sql import Stores
-from gateway.storage.tables import Table
 from tests.postgresql import Postgresql, newest_binaries
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage import migrations
+from tidegate.gateway.storage.database import Database, _alembic_config
+from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.tables import Table
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
@@ -141,7 +141,7 @@ def test_the_driver_need_not_be_named(database_url: str) -> None:
 def test_whoever_waits_too_long_for_the_writers_turn_hears_of_an_outage(
     factory: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.storage.database._LOCK_WAIT_SECONDS", 1.0)
+    monkeypatch.setattr("tidegate.gateway.storage.database._LOCK_WAIT_SECONDS", 1.0)
     other = Database(factory.settings.database_url.get_secret_value())
 
     def work(stores: Stores) -> None:
@@ -175,7 +175,9 @@ def test_data_survives_a_migration_that_has_nothing_to_do(
 
 
 def test_processes_that_start_together_take_turns(empty_url: str) -> None:
-    program = "import sys; from gateway.storage.database import Database; Database(sys.argv[1]).migrate()"
+    program = (
+        "import sys; from tidegate.gateway.storage.database import Database; Database(sys.argv[1]).migrate()"
+    )
     processes = [subprocess.Popen([sys.executable, "-c", program, empty_url]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
     database = Database(empty_url)

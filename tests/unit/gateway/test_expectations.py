@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from contracts.errors import NotFoundError
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
+from tidegate.contracts.errors import NotFoundError
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
 
 MakeReport = Callable[..., BatchReport]
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.settings import GatewaySettings
+from tidegate.gateway.settings import GatewaySettings
 
 
 def test_without_a_broker_the_registry_is_ready(client: Any) -> None:

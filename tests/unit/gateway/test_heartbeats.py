@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from contracts.stream.control import StreamEvent
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.desk.stream_views import stream_rows
-from gateway.streams.controls import StreamControls
-from gateway.streams.reports import StreamReader
+from tidegate.contracts.stream.control import StreamEvent
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.desk.stream_views import stream_rows
+from tidegate.gateway.streams.controls import StreamControls
+from tidegate.gateway.streams.reports import StreamReader
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

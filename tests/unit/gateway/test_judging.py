@@ -3,13 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import compile_plan
-from contracts.verdict import Disposition
-from gateway.factory import Factory
-from gateway.registry.judging import PlanCache
-from gateway.storage.sql import ContractVersion
 from tests.deep_schemas import chained, contract_with, nested
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Disposition
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.registry.judging import PlanCache
+from tidegate.gateway.storage.sql import ContractVersion
 
 MakeContract = Callable[..., bytes]
 

@@ -12,12 +12,12 @@ from alembic import command
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from contracts.stream.control import StreamEvent
-from contracts.stream.reconciliation import ReconciliationResult
-from contracts.stream.report import BatchReport, TableSize
-from gateway.factory import Factory
-from gateway.http.native.reconciliations import RESULT
-from gateway.streams import metrics as stream_metrics
+from tidegate.contracts.stream.control import StreamEvent
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport, TableSize
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.streams import metrics as stream_metrics
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]
@@ -220,7 +220,7 @@ def test_reports_of_an_older_version_are_added_up(factory: Factory, make_report:
 
 
 def _down_to(factory: Factory, revision: str) -> None:
-    from gateway.storage import database  # noqa: PLC0415 - what only this test needs
+    from tidegate.gateway.storage import database  # noqa: PLC0415 - what only this test needs
 
     with factory.database._connect(writes=True) as connection, connection.begin():
         command.downgrade(database._alembic_config(connection), revision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.factory import Factory
+from tidegate.gateway.factory import Factory
 
 NUL = (
     "/api/v1/contracts/%00",

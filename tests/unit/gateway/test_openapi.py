@@ -8,12 +8,12 @@ from typing import Any, Literal
 import jsonschema
 import pytest
 
-from gateway.access.rules import NATIVE
-from gateway.factory import Factory
-from gateway.http.app import create_app
-from gateway.http.confluent.operations import OPERATIONS
-from gateway.settings import GatewaySettings
 from tests.unit.conftest import Client
+from tidegate.gateway.access.rules import NATIVE
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.app import create_app
+from tidegate.gateway.http.confluent.operations import OPERATIONS
+from tidegate.gateway.settings import GatewaySettings
 
 
 def test_the_reference_lists_every_operation_and_loads_nothing_from_elsewhere(client: Any) -> None:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.native.records import lines, read_envelope
-from gateway.http.problems import InvalidBody, RequestError
+from tidegate.gateway.http.native.records import lines, read_envelope
+from tidegate.gateway.http.problems import InvalidBody, RequestError
 
 
 @pytest.mark.parametrize(

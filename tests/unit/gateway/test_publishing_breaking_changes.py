@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.http.models.examples import CONTRACT
+from tidegate.gateway.http.models.examples import CONTRACT
 
 MakeContract = Callable[..., bytes]
 CONTRACTS = "/api/v1/contracts"

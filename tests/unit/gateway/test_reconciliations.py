@@ -12,15 +12,15 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.reconciliation import ReconciliationResult
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.native.reconciliations import RESULT
-from gateway.storage.audit_chain import AuditEntry
-from gateway.storage.reconciliations import KEPT
-from gateway.streams.controls import StreamControls
-from gateway.streams.reconciliations import Reconciliations
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.reconciliations import RESULT
+from tidegate.gateway.storage.audit_chain import AuditEntry
+from tidegate.gateway.storage.reconciliations import KEPT
+from tidegate.gateway.streams.controls import StreamControls
+from tidegate.gateway.streams.reconciliations import Reconciliations
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

@@ -9,9 +9,9 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.factory import Factory
-from gateway.http.models.examples import CONTRACT_YAML, RECORDS, REPORT
-from gateway.settings import GatewaySettings
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT_YAML, RECORDS, REPORT
+from tidegate.gateway.settings import GatewaySettings
 
 MakeContract = Callable[..., bytes]
 CONTRACTS = "/api/v1/contracts"

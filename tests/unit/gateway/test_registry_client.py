@@ -9,11 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from contracts.document.load import LoadedContract, parse_contract
-from contracts.errors import SettingsError, Unavailable
-from gateway.client.credentials import RegistryCredentials
-from gateway.client.registry import RegistryClient
-from gateway.http.models.examples import CONTRACT_YAML
+from tidegate.contracts.document.load import LoadedContract, parse_contract
+from tidegate.contracts.errors import SettingsError, Unavailable
+from tidegate.gateway.client.credentials import RegistryCredentials
+from tidegate.gateway.client.registry import RegistryClient
+from tidegate.gateway.http.models.examples import CONTRACT_YAML
 
 
 @pytest.fixture

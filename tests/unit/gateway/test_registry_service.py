@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contracts.errors import ConflictError, ContractError, NotFoundError
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.storage.sql import VersionFilter
+from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.sql import VersionFilter
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select
 
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.settings import GatewaySettings
-from gateway.storage.expectations import ExpectationResultRow
-from gateway.storage.tables import BatchRow, BatchRuleRow
-from gateway.streams.reports import ReportBook
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.storage.expectations import ExpectationResultRow
+from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow
+from tidegate.gateway.streams.reports import ReportBook
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

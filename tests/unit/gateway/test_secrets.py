@@ -15,14 +15,14 @@ import fastavro
 import orjson
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.explain.account import Teller
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.counts import rule_counts
-from contracts.stream.decide import count_evidence
-from contracts.stream.evidence import EventPointer, quarantine_headers
-from contracts.verdict import Disposition, Verdict
 from tests.unit.cli.conftest import Run, tidegate
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.counts import rule_counts
+from tidegate.contracts.stream.decide import count_evidence
+from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers
+from tidegate.contracts.verdict import Disposition, Verdict
 
 __all__ = ["tidegate"]
 

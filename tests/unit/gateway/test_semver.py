@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.document.model import DataContract
-from contracts.document.semver import next_minor, precedence
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.semver import next_minor, precedence
 
 # The sequence of Semantic Versioning 2.0.0, clause 11, and what lies around it.
 ASCENDING = [

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from contracts.errors import SettingsError
-from gateway.cli.serve import listen, require_access_control, run
-from gateway.settings import GatewaySettings
+from tidegate.contracts.errors import SettingsError
+from tidegate.gateway.cli.serve import listen, require_access_control, run
+from tidegate.gateway.settings import GatewaySettings
 
 
 def test_the_socket_is_known_as_tcp_so_that_small_answers_are_sent_at_once() -> None:

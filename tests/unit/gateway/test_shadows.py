@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from contracts.document.model import Status
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.storage.audit_chain import AuditEntry
+from tidegate.contracts.document.model import Status
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage.audit_chain import AuditEntry
 
 MakeContract = Callable[..., bytes]
 MakeReport = Callable[..., BatchReport]

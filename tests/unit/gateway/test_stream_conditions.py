@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.stream.control import EventKind, StreamControl, StreamEvent
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.streams.conditions import Condition, StreamCondition, condition_of
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.streams.conditions import Condition, StreamCondition, condition_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

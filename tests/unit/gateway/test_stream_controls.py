@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.control import (
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.control import (
     MOST_SET_ASIDE,
     EventKind,
     RecordPosition,
@@ -18,10 +18,10 @@ from contracts.stream.control import (
     StreamEvent,
     Trip,
 )
-from gateway.factory import Factory
-from gateway.storage import controls as storage
-from gateway.storage.audit_chain import AuditEntry
-from gateway.streams.controls import StreamControls
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.storage import controls as storage
+from tidegate.gateway.storage.audit_chain import AuditEntry
+from tidegate.gateway.streams.controls import StreamControls
 
 MakeContract = Callable[..., bytes]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

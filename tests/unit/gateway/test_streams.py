@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from contracts.errors import ConflictError, NotFoundError
-from contracts.stream.counts import RuleCount
-from contracts.stream.report import BatchReport
-from contracts.verdict import Severity, Stage
-from gateway.factory import Factory
-from gateway.settings import GatewaySettings
-from gateway.streams.reports import ReportBook, StreamReader, StreamTotals
 from tests.unit.conftest import know
+from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.counts import RuleCount
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.streams.reports import ReportBook, StreamReader, StreamTotals
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -10,10 +10,10 @@ import orjson
 import pytest
 from sqlalchemy import create_engine, text
 
-from gateway.factory import Factory
-from gateway.http.models.examples import CONTRACT
 from tests.steps import chain, steps_of
 from tests.unit.conftest import Client
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.models.examples import CONTRACT
 
 MOST = 200_000
 COMPARED = 3_000_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.errors import ConflictError, SettingsError
-from contracts.stream.adoption import Found, SourceRange, bounds, propose
-from contracts.stream.ledger import Position
-from contracts.stream.positions import Positions, Sightings
-from spark_jobs.adopt.adopt import Look, Skip
-from spark_jobs.adopt.cli import _Asked, adopt
 from tests.ledgers import LEDGER
+from tidegate.contracts.errors import ConflictError, SettingsError
+from tidegate.contracts.stream.adoption import Found, SourceRange, bounds, propose
+from tidegate.contracts.stream.ledger import Position
+from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.spark_jobs.adopt.adopt import Look, Skip
+from tidegate.spark_jobs.adopt.cli import _Asked, adopt
 
 
 def look(written: list[Position], quarantined: list[Position], records: list[Position]) -> Look:

@@ -6,12 +6,12 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException
 
-from contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
-from contracts.stream.ledger import Vector, span
-from spark_jobs.job.batch_limits import BatchLimits
-from spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
-from spark_jobs.kafka.topics import TooLarge, TransactionEnded
-from spark_jobs.worker.judge import worker_errors
+from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
+from tidegate.contracts.stream.ledger import Vector, span
+from tidegate.spark_jobs.job.batch_limits import BatchLimits
+from tidegate.spark_jobs.job.halving import may_blame_record, reason_to_halve, stopped_by_record
+from tidegate.spark_jobs.kafka.topics import TooLarge, TransactionEnded
+from tidegate.spark_jobs.worker.judge import worker_errors
 
 MIB = 1024 * 1024
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import NotFoundError, SettingsError, Unavailable
-from spark_jobs.settings import SinkSettings
-from spark_jobs.sinks.catalogs import for_pyiceberg, open_table
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.catalogs import for_pyiceberg, open_table
 
 
 def settings(warehouse: Path, **properties: str) -> SinkSettings:

@@ -7,15 +7,17 @@ import sys
 
 import pytest
 
-from contracts.errors import SettingsError
-from contracts.stream.reconciliation import Answer
-from gateway.exits import ExitCode
-from spark_jobs import cli
-from spark_jobs.cli import enforce
+from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.stream.reconciliation import Answer
+from tidegate.gateway.exits import ExitCode
+from tidegate.spark_jobs import cli
+from tidegate.spark_jobs.cli import enforce
 
 
 def test_the_command_is_cheap_to_import() -> None:
-    code = "import sys, spark_jobs.cli; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    code = (
+        "import sys, tidegate.spark_jobs.cli; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

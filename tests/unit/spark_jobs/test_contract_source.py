@@ -8,10 +8,10 @@ from threading import Event
 import httpx
 import pytest
 
-from contracts.errors import NotFoundError, SettingsError, Unavailable
-from contracts.privacy.tokens import MaskKey
-from spark_jobs.contract_source import RegistryContract, RegistryGone, registry_auth
-from spark_jobs.settings import JobSettings
+from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.spark_jobs.contract_source import RegistryContract, RegistryGone, registry_auth
+from tidegate.spark_jobs.settings import JobSettings
 
 DOCUMENT = {
     "apiVersion": "tidegate/v1",

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from contracts.document.model import ErrorBudget
-from contracts.errors import StreamStopped, Unavailable
-from contracts.stream.budget import Counted
-from contracts.stream.control import EventKind, Trip
-from contracts.stream.report import BatchReport
-from gateway.factory import Factory
-from gateway.http.native.stream_controls import _TRIP
-from spark_jobs.job import control
-from spark_jobs.job.control import RegistryControl, StreamPaused, require_running
+from tidegate.contracts.document.model import ErrorBudget
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.stream.budget import Counted
+from tidegate.contracts.stream.control import EventKind, Trip
+from tidegate.contracts.stream.report import BatchReport
+from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.native.stream_controls import _TRIP
+from tidegate.spark_jobs.job import control
+from tidegate.spark_jobs.job.control import RegistryControl, StreamPaused, require_running
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

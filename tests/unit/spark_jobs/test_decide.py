@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from contracts.document.load import parse_contract
-from contracts.errors import StreamStopped
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
-from contracts.stream.counts import RuleCount, rule_counts
-from contracts.stream.decide import FailedRecord, Tally, count_evidence, decide
-from contracts.stream.ledger import Settlement
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
+from tidegate.contracts.stream.counts import RuleCount, rule_counts
+from tidegate.contracts.stream.decide import FailedRecord, Tally, count_evidence, decide
+from tidegate.contracts.stream.ledger import Settlement
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 RULES = [
     {"id": "known", "kind": "forbidden", "field": "/a", "values": [999]},

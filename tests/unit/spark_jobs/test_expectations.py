@@ -13,17 +13,17 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from contracts.document.load import parse_contract
-from contracts.errors import StreamStopped, Unavailable
-from contracts.expectations.agreement import LibraryFinding
-from contracts.expectations.compile import CompiledExpectation, Partials
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.decide import Decision, Tally
-from contracts.stream.ledger import BatchRefusal
-from contracts.stream.report import ExpectationOutcome
-from contracts.verdict import Disposition, Severity, Stage, Violation
-from spark_jobs.job.expectations import BatchExpectations, refused
-from spark_jobs.worker.noting import Asked, Noting, as_stream, read_noted, read_rows
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.expectations.agreement import LibraryFinding
+from tidegate.contracts.expectations.compile import CompiledExpectation, Partials
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.decide import Decision, Tally
+from tidegate.contracts.stream.ledger import BatchRefusal
+from tidegate.contracts.stream.report import ExpectationOutcome
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
+from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
+from tidegate.spark_jobs.worker.noting import Asked, Noting, as_stream, read_noted, read_rows
 
 MEAN = {
     "id": "mean",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.job.source import pacing_options
-from spark_jobs.settings import JobSettings
+from tidegate.spark_jobs.job.source import pacing_options
+from tidegate.spark_jobs.settings import JobSettings
 
 
 def settings(**changes: object) -> JobSettings:

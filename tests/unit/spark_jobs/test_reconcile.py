@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
-from spark_jobs.reconcile.compare import reconcile_stream
-from spark_jobs.settings import SinkSettings
+from tidegate.contracts.errors import NotFoundError, SettingsError, TidegateError, Unavailable
+from tidegate.spark_jobs.reconcile.compare import reconcile_stream
+from tidegate.spark_jobs.settings import SinkSettings
 
 
 @pytest.mark.parametrize(

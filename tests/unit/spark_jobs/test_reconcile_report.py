@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from contracts.stream.fates import Reconciliation
-from contracts.stream.positions import Positions
-from contracts.stream.reconciliation import Answer, FaultyRecords
-from spark_jobs.reconcile.report import as_findings, as_text, json_text
 from tests import ledgers
+from tidegate.contracts.stream.fates import Reconciliation
+from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconciliation import Answer, FaultyRecords
+from tidegate.spark_jobs.reconcile.report import as_findings, as_text, json_text
 
 LEDGER = ledgers.LEDGER.model_copy(update={"begin": {0: 5}, "end": {0: 1012}})
 FINE = Reconciliation(

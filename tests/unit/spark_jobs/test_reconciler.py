@@ -16,12 +16,12 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from contracts.stream.reconciliation import ReconciliationResult
-from gateway.factory import Factory
-from spark_jobs.job.reconciler import COMMAND, Reconciler, child_environment, read_result
-from spark_jobs.reconcile.process import plan_line, read_plan
-from spark_jobs.settings import JobSettings, SinkSettings
 from tests.unit.spark_jobs.test_control import CuttableLine, control_over
+from tidegate.contracts.stream.reconciliation import ReconciliationResult
+from tidegate.gateway.factory import Factory
+from tidegate.spark_jobs.job.reconciler import COMMAND, Reconciler, child_environment, read_result
+from tidegate.spark_jobs.reconcile.process import plan_line, read_plan
+from tidegate.spark_jobs.settings import JobSettings, SinkSettings
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from contracts.document.load import parse_contract
-from contracts.document.model import Mask
-from contracts.judge.plan import compile_plan
-from contracts.privacy.tokens import MaskKey
-from contracts.stream.evidence import EventPointer, Provenance, read_evidence, read_provenance
-from contracts.verdict import Severity, Stage
-from spark_jobs.kafka.outputs import Headers
-from spark_jobs.kafka.topics import Topic
-from spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
 from tests.ledgers import NEW
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.document.model import Mask
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.evidence import EventPointer, Provenance, read_evidence, read_provenance
+from tidegate.contracts.verdict import Severity, Stage
+from tidegate.spark_jobs.kafka.outputs import Headers
+from tidegate.spark_jobs.kafka.topics import Topic
+from tidegate.spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
 
 CONTRACT = b"""
 {"apiVersion": "tidegate/v1", "kind": "DataContract", "id": "s", "version": "1.0.0", "topic": "t",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsError
-from spark_jobs.cli import read_settings
-from spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets
-from spark_jobs.settings import SinkSettings
+from tidegate.contracts.errors import SettingsError
+from tidegate.spark_jobs.cli import read_settings
+from tidegate.spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets
+from tidegate.spark_jobs.settings import SinkSettings
 
 
 @pytest.fixture

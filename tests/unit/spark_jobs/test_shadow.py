@@ -9,17 +9,17 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from contracts.columns.table_limits import TableLimits
-from contracts.document.load import parse_contract
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.rules.clock import Moments
-from contracts.stream.shadow import Change, ShadowReason, ShadowResult
-from contracts.verdict import Stage
-from spark_jobs.job.shadow_source import RegistryShadows
-from spark_jobs.sinks.merging import merge_limits
-from spark_jobs.worker.comparing import Comparing
-from spark_jobs.worker.shadow import Shadow, merged
 from tests.integration.enforce.line import KNOWN, SCHEMA
+from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult
+from tidegate.contracts.verdict import Stage
+from tidegate.spark_jobs.job.shadow_source import RegistryShadows
+from tidegate.spark_jobs.sinks.merging import merge_limits
+from tidegate.spark_jobs.worker.comparing import Comparing
+from tidegate.spark_jobs.worker.shadow import Shadow, merged
 
 FAILING = {**KNOWN, "id": "never-7", "values": [7], "on_violation": "fail"}
 

@@ -9,10 +9,10 @@ from uuid import UUID
 import httpx
 import pytest
 
-from contracts.errors import Unavailable
-from contracts.formats.subject_schemas import SubjectSchemas
-from contracts.formats.writers import WriterSchema
-from spark_jobs.contract_source import ask_registry
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.formats.writers import WriterSchema
+from tidegate.spark_jobs.contract_source import ask_registry
 
 
 def entry(number: int, **others: Any) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from py4j.protocol import Py4JError
 
-from contracts.errors import StreamStopped, Unavailable
-from spark_jobs.job.supervisor import _told
+from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.spark_jobs.job.supervisor import _told
 
 
 def test_a_stop_is_told_in_its_own_words() -> None:

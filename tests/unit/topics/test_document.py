@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import ContractError, SettingsError
-from contracts.stream.output_topics import output_settings
-from gateway.topics.document import WantedTopic, load_topics
+from tidegate.contracts.errors import ContractError, SettingsError
+from tidegate.contracts.stream.output_topics import output_settings
+from tidegate.gateway.topics.document import WantedTopic, load_topics
 
 FILE = """\
 apiVersion: tidegate/v1

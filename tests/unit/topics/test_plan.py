@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from gateway.topics.document import WantedTopic
-from gateway.topics.plan import ActualTopic, AddPartitions, ChangeSetting, CreateTopic, Plan, plan_topics
+from tidegate.gateway.topics.document import WantedTopic
+from tidegate.gateway.topics.plan import (
+    ActualTopic,
+    AddPartitions,
+    ChangeSetting,
+    CreateTopic,
+    Plan,
+    plan_topics,
+)
 
 CONFIG = {"cleanup.policy": "compact,delete", "retention.ms": "5"}
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from contracts.document.model import DataContract
+from tidegate.contracts.document.model import DataContract
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -11,9 +11,9 @@ import avro.schema
 import fastavro
 import pytest
 
-from contracts.errors import ContractError
-from contracts.inclusion.answer import Inclusion, Outcome
-from contracts.inclusion.avro import CODES, includes, resolve
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion.answer import Inclusion, Outcome
+from tidegate.contracts.inclusion.avro import CODES, includes, resolve
 
 Schema = Any
 

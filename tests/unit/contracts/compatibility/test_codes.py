@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
-from contracts.inclusion import avro
+from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
+from tidegate.contracts.inclusion import avro
 
 PAGE = Path(__file__).parents[4] / "docs" / "compatibility.md"
 TABLES = [each.CODES for each in (avro, consumers, declarations, expectations, rules, schemas, tables)]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.compatibility.versions import suggested_version
-from contracts.document.model import Compatibility, DataContract
-from contracts.inclusion.answer import Outcome
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.inclusion.answer import Outcome
 
 RANGE = {"id": "r", "kind": "range", "field": "/age", "maximum": 120}
 AVRO = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.consumers import unacknowledged
-from contracts.compatibility.finding import FindingSeverity
-from contracts.compatibility.pointers import overlap
-from contracts.document.model import Compatibility
-from contracts.inclusion.answer import Outcome
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.consumers import unacknowledged
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.inclusion.answer import Outcome
 
 AGES = {"id": "ages", "reads": ["/age"]}
 STAYS = {"id": "stays", "reads": ["/admitted", "/discharged"]}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.expectations import CODES
-from contracts.compatibility.finding import FindingSeverity
-from contracts.document.model import Compatibility
-from contracts.inclusion.answer import Outcome
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.expectations import CODES
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.inclusion.answer import Outcome
 
 MEAN = {
     "id": "e",

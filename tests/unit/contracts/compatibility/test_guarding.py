@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import FindingSeverity
-from contracts.compatibility.guarding import Examples, Guard
-from contracts.compatibility.judging import Judge
-from contracts.compatibility.rule_schemas import kept_rules
-from contracts.document.model import DataContract
-from contracts.inclusion.json_schema import Pair
-from contracts.judge.plan import compile_plan
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import FindingSeverity
+from tidegate.contracts.compatibility.guarding import Examples, Guard
+from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.rule_schemas import kept_rules
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.inclusion.json_schema import Pair
+from tidegate.contracts.judge.plan import compile_plan
 
 Schema = dict[str, Any]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.inclusion.intervals import Intervals
+from tidegate.contracts.inclusion.intervals import Intervals
 
 GRID = [Fraction(number, 2) for number in range(-6, 7)]
 cuts = st.one_of(st.none(), st.tuples(st.integers(-2, 2), st.integers(0, 1)))

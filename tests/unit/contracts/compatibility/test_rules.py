@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from contracts.compatibility.rules import CODES
-from contracts.document.model import Compatibility, DataContract
-from contracts.inclusion.answer import Outcome
-from contracts.judge.plan import compile_plan
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.rules import CODES
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.judge.plan import compile_plan
 
 Rule = dict[str, Any]
 

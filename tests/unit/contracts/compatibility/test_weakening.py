@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from contracts.compatibility.weakening import HANDLED, HARMLESS, weakenings
-from contracts.document.model import (
+from tidegate.contracts.compatibility.weakening import HANDLED, HARMLESS, weakenings
+from tidegate.contracts.document.model import (
     AvroSchema,
     Column,
     DataContract,
@@ -18,7 +18,7 @@ from contracts.document.model import (
     ReferenceSet,
     Team,
 )
-from contracts.document.rule_model import Condition, Rule
+from tidegate.contracts.document.rule_model import Condition, Rule
 
 Case = tuple[dict[str, Any], dict[str, Any], str]
 """Top-level parts of a contract, weaker ones, and the code of the weakening."""

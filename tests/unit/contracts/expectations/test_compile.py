@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.document.model import Expectation
-from contracts.expectations.compile import compile_expectations
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.expectations.compile import compile_expectations
 
 COLUMNS = pa.schema(
     [

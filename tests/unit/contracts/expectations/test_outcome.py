@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.document.load import parse_contract
-from contracts.expectations.result import Finding
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.stream.expectation_results import Judged, refusals, results_of
-from contracts.stream.report import ExpectationOutcome, ExpectationResult
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.load import parse_contract
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.stream.expectation_results import Judged, refusals, results_of
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MEAN = {
     "id": "plausible-mean",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from contracts.document.model import Expectation
-from contracts.expectations.agreement import LibraryFinding, agrees
-from contracts.expectations.compile import compile_expectations
-from contracts.expectations.result import Finding
-from contracts.stream.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
-from contracts.stream.ledger import BatchRefusal, Settled, Settlement
-from contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+from tidegate.contracts.document.model import Expectation
+from tidegate.contracts.expectations.agreement import LibraryFinding, agrees
+from tidegate.contracts.expectations.compile import compile_expectations
+from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.stream.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
+from tidegate.contracts.stream.ledger import BatchRefusal, Settled, Settlement
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 
 SOURCE = EventPointer("t", 0, 7)
 REASON = Violation(Stage.EXPECTATION, "mean", "", Severity.ERROR, "the batch is not as expected")

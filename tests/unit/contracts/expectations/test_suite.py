@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document.load import load_contract
-from contracts.errors import ContractError
-from contracts.expectations.suite import read_suite, write_suite
-from contracts.verdict import Severity
+from tidegate.contracts.document.load import load_contract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.expectations.suite import read_suite, write_suite
+from tidegate.contracts.verdict import Severity
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its dependencies

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 
 class MakePlan(Protocol):

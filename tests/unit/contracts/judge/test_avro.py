@@ -11,8 +11,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from contracts.errors import ContractError
-from contracts.verdict import Disposition
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.verdict import Disposition
 
 
 def logical(kind: str, name: str, **others: int) -> dict[str, Any]:

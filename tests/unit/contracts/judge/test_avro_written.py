@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.document.model import AvroSchema
-from contracts.errors import ContractError
-from contracts.formats.avro import AvroFormat
-from contracts.formats.framing import Framed
-from contracts.verdict import Stage, Violation
+from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.framing import Framed
+from tidegate.contracts.verdict import Stage, Violation
 
 
 def read(writer: Any, reader: Any, payload: bytes) -> Any:

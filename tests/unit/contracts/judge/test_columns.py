@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError
 
 
 def test_columns_follow_from_the_schema(make_plan: Any) -> None:

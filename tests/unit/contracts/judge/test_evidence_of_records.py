@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from contracts.formats.json_schema import MAX_VIOLATIONS
-from contracts.verdict import Disposition, Severity, Stage, Violation
+from tidegate.contracts.formats.json_schema import MAX_VIOLATIONS
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from confluent_kafka.schema_registry import header_schema_id_serializer, prefix_
 from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from contracts.errors import ContractError, Unavailable
-from contracts.formats.framing import Frames, schema_header
-from contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition, Stage
+from tidegate.contracts.errors import ContractError, Unavailable
+from tidegate.contracts.formats.framing import Frames, schema_header
+from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition, Stage
 
 AVRO = {
     "type": "record",

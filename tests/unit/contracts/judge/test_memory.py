@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.verdict import Stage
+from tidegate.contracts.verdict import Stage
 
 _BYTES_PER_BYTE = 250
 _ONE_FIELD = {"type": "record", "name": "R", "fields": [{"name": "is", "type": "boolean"}]}

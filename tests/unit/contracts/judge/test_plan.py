@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.judge.plan import Slot
-from contracts.judge.verdict_arrays import VERDICT_TYPE
-from contracts.verdict import Disposition, Severity, Stage
 from tests import documents
+from tidegate.contracts.judge.plan import Slot
+from tidegate.contracts.judge.verdict_arrays import VERDICT_TYPE
+from tidegate.contracts.verdict import Disposition, Severity, Stage
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

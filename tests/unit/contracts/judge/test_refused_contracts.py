@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import ContractError
+from tidegate.contracts.errors import ContractError
 
 SCHEMA = {
     "type": "object",

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.columns.table_limits import TableLimits, read_key
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition, Stage
+from tidegate.contracts.columns.table_limits import TableLimits, read_key
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition, Stage
 
 SCHEMA = {"properties": {"id": {"type": "string"}, "ward": {"type": "string"}, "beds": {"type": "integer"}}}
 KEYED = TableLimits(key=("id",))
@@ -103,8 +103,8 @@ def test_a_tombstone_deletes_the_row_of_its_kafka_key(make_plan: Any) -> None:
 
 
 def test_a_hashed_key_is_found_by_its_token(make_plan: Any) -> None:
-    from contracts.judge.plan import compile_plan  # noqa: PLC0415 - for this one
-    from contracts.privacy.tokens import MaskKey  # noqa: PLC0415 - the same
+    from tidegate.contracts.judge.plan import compile_plan  # noqa: PLC0415 - for this one
+    from tidegate.contracts.privacy.tokens import MaskKey  # noqa: PLC0415 - the same
 
     contract = make_plan(
         SCHEMA, tombstones="delete", classification={"/id": "pii"}, mask={"/id": "hash"}

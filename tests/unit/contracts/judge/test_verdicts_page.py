@@ -11,9 +11,9 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition, Verdict
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition, Verdict
 
 PAGE = (Path(__file__).parents[4] / "docs" / "verdicts.md").read_text(encoding="utf-8")
 RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`")[0])

@@ -12,16 +12,16 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.explain.account import Teller
-from contracts.formats.json_looks import CALM, MAX_LISTED, MAX_LOOKS, Looks
-from contracts.formats.json_schema import UNDECIDED, UNLISTED
-from contracts.formats.json_work import check_work
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.rules.cel import MAX_ITERATIONS
-from contracts.verdict import Disposition
 from tests.deep_schemas import KINDS, SHAPES, chained, contract_with, nested, recursive
 from tests.steps import steps_of
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.formats.json_looks import CALM, MAX_LISTED, MAX_LOOKS, Looks
+from tidegate.contracts.formats.json_schema import UNDECIDED, UNLISTED
+from tidegate.contracts.formats.json_work import check_work
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.rules.cel import MAX_ITERATIONS
+from tidegate.contracts.verdict import Disposition
 
 ROOT = Path(__file__).parents[4]
 
@@ -46,7 +46,7 @@ _CHILD = """
 import json, sys
 from tests.deep_schemas import KINDS, SHAPES, contract_with, nested
 from tests.unit.contracts.judge.test_work_of_records import said
-from contracts.judge.plan import compile_plan
+from tidegate.contracts.judge.plan import compile_plan
 found = {}
 for shape, make in SHAPES.items():
     for kind in KINDS:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contracts.document.model import DataContract
-from contracts.explain.account import Teller, Told
-from contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 
 def contract(definition: Any, **more: Any) -> DataContract:

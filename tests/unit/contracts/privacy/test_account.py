@@ -9,11 +9,11 @@ from typing import Any
 import fastavro
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.explain.account import Teller
-from contracts.explain.words import plain_sentence
-from contracts.judge.plan import compile_plan
-from contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.explain.words import plain_sentence
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.verdict import Severity, Stage, Violation
 
 from .conftest import contract, plan, told
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from contracts.document.model import DataContract
-from contracts.privacy.classes import Classes, classes_of
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.privacy.classes import Classes, classes_of
 
 from .conftest import contract
 

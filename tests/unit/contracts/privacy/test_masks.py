@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.document.model import DataContract
-from contracts.errors import ContractError, SettingsError, StreamStopped
-from contracts.formats.writers import WriterSchema, WriterSchemas
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.privacy.masks import require_key
-from contracts.privacy.tokens import MaskKey
-from contracts.stream.masked_values import MaskedValues
-from contracts.verdict import Disposition
+from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.errors import ContractError, SettingsError, StreamStopped
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.stream.masked_values import MaskedValues
+from tidegate.contracts.verdict import Disposition
 
 from .conftest import contract
 

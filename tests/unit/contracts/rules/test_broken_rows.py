@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from contracts.judge.plan import EnforcementPlan
-from contracts.verdict import Disposition
 from tests import documents
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.verdict import Disposition
 
 SCHEMA = {
     "type": "object",

@@ -11,14 +11,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.compatibility.finding import Direction
-from contracts.document.model import Compatibility, DataContract
-from contracts.document.rule_model import Rule
-from contracts.errors import ContractError
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.rules.places import go_together, located, places
-from contracts.verdict import Disposition
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.document.rule_model import Rule
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.rules.places import go_together, located, places
+from tidegate.contracts.verdict import Disposition
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contracts.document.load import dump_contract, parse_contract
-from contracts.errors import ContractError
-from contracts.judge.plan import compile_plan
-from contracts.lint.lint import lint
+from tidegate.contracts.document.load import dump_contract, parse_contract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import compile_plan
+from tidegate.contracts.lint.lint import lint
 
 CONTRACT = """\
 apiVersion: tidegate/v1

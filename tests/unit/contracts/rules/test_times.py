@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contracts.compatibility.compare import compare
-from contracts.document.model import Compatibility, DataContract
-from contracts.errors import ContractError
-from contracts.judge.plan import EnforcementPlan, compile_plan
-from contracts.rules.clock import Moments, date_of, offset_of_now, span_of
-from contracts.rules.durations import duration_bytes_key, read_duration
-from contracts.verdict import Disposition
+from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.document.model import Compatibility, DataContract
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
+from tidegate.contracts.rules.clock import Moments, date_of, offset_of_now, span_of
+from tidegate.contracts.rules.durations import duration_bytes_key, read_duration
+from tidegate.contracts.verdict import Disposition
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from contracts.inclusion.json_schema.codes import CODES
+from tidegate.contracts.inclusion.json_schema.codes import CODES
 
 PAGE = Path(__file__).parents[5] / "docs" / "compatibility.md"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from contracts.document.model import JsonSchema
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
 
 REFUSING: dict[str, tuple[dict[str, Any], Any]] = {
     "$ref": ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, 1),

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import ContractError
-from contracts.inclusion.answer import Inclusion, Outcome
-from contracts.inclusion.json_schema import includes
-from contracts.inclusion.json_schema.compiler import Compiler
-from contracts.inclusion.json_schema.counterexample import MAX_EFFORT
-from contracts.inclusion.json_schema.gaps import gaps
-from contracts.inclusion.json_schema.nodes import Interner, Side
-from contracts.inclusion.json_schema.prover import Budget, Prover
-from contracts.inclusion.json_schema.work import Effort, Work
 from tests.unit.contracts.compatibility.json_schema.schemas import D2020, I, S, Schema, obj
+from tidegate.contracts.errors import ContractError
+from tidegate.contracts.inclusion.answer import Inclusion, Outcome
+from tidegate.contracts.inclusion.json_schema import includes
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler
+from tidegate.contracts.inclusion.json_schema.counterexample import MAX_EFFORT
+from tidegate.contracts.inclusion.json_schema.gaps import gaps
+from tidegate.contracts.inclusion.json_schema.nodes import Interner, Side
+from tidegate.contracts.inclusion.json_schema.prover import Budget, Prover
+from tidegate.contracts.inclusion.json_schema.work import Effort, Work
 
 
 def compare(old: Any, new: Any, **options: Any) -> Inclusion:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from contracts.document.fields import tokens
-from contracts.document.model import JsonSchema
-from contracts.formats.json_records import decode_exactly
-from contracts.formats.json_schema import JsonSchemaFormat
-from contracts.inclusion.answer import Difference, Inclusion, Outcome
-from contracts.inclusion.json_schema import includes
-from contracts.inclusion.json_schema.codes import CODES
-from contracts.verdict import Violation
 from tests.unit.contracts.compatibility.json_schema.aparts import APARTS, Apart
 from tests.unit.contracts.compatibility.json_schema.container_widenings import CONTAINER_WIDENINGS
 from tests.unit.contracts.compatibility.json_schema.sames import SAMES, Same
 from tests.unit.contracts.compatibility.json_schema.schemas import D7, S, obj
 from tests.unit.contracts.compatibility.json_schema.unsures import UNSURES, Unsure
 from tests.unit.contracts.compatibility.json_schema.widenings import OTHER_WIDENINGS, Widening
+from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
+from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
+from tidegate.contracts.inclusion.json_schema import includes
+from tidegate.contracts.inclusion.json_schema.codes import CODES
+from tidegate.contracts.verdict import Violation
 
 WIDENINGS = (*OTHER_WIDENINGS, *CONTAINER_WIDENINGS)
 

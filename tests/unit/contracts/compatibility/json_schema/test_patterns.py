@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.inclusion.json_schema.assertions import without_assertions
-from contracts.inclusion.json_schema.evaluate import matches
-from contracts.inclusion.json_schema.pattern_syntax import UnreadableError, read_pattern
-from contracts.inclusion.json_schema.regular import Question, TooLargeError, automaton_of, first_string
+from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
+from tidegate.contracts.inclusion.json_schema.evaluate import matches
+from tidegate.contracts.inclusion.json_schema.pattern_syntax import UnreadableError, read_pattern
+from tidegate.contracts.inclusion.json_schema.regular import (
+    Question,
+    TooLargeError,
+    automaton_of,
+    first_string,
+)
 
 CLASSES = [
     r"\d",

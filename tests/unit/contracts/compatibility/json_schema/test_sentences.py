@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from contracts.inclusion.json_schema import Pair
 from tests.unit.contracts.compatibility.json_schema.schemas import I, S, obj
+from tidegate.contracts.inclusion.json_schema import Pair
 
 CHANGES = [
     # what the narrower says, what the wider says, narrowing in words, widening in words
