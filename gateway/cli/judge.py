@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Self
 
 import orjson
 import pyarrow as pa
@@ -17,9 +17,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.contracts.document.model import AvroSchema, DataContract
+from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.formats.subject_schemas import SubjectSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
@@ -43,7 +44,12 @@ DataFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one verdict as JSON for each line.")]
 Show = Annotated[int, typer.Option("--show", metavar="N", min=0, help="How many refused records to show.")]
-
+Reference = Annotated[
+    bool,
+    typer.Option(
+        "--reference", help="Ask python-jsonschema too, and show where its verdict on the schema differs."
+    ),
+]
 
 Form = Annotated[
     RecordForm, typer.Option("--records", help="How the records lie in the data one after the other.")
@@ -59,7 +65,7 @@ Registry = Annotated[
 ]
 
 
-def judge(
+def judge(  # noqa: PLR0913 - one parameter for each option
     contract: ContractFile,
     data: DataFile = Path("-"),
     records: Form = RecordForm.LINES,
@@ -67,6 +73,7 @@ def judge(
     *,
     as_json: AsJson = False,
     show: Show = 10,
+    reference: Reference = False,
 ) -> None:
     """Judge records by a contract, as the job would.
 
@@ -81,6 +88,10 @@ def judge(
     The schemas that those name are looked up in the registry, as the job does;
     without a registry an id is cut off and not looked up.
 
+    --reference compares each verdict on the schema with that of python-jsonschema,
+    for JSON records without frames. A difference counts as a finding; patterns
+    and formats may differ for a reason (docs/verdicts.md).
+
     Examples:
       tidegate judge contract.yaml --data records.jsonl
       kcat -C -t admissions -e | tidegate judge contract.yaml
@@ -91,6 +102,7 @@ def judge(
     """
     plan = compile_plan(_in_form(lint(contract).contract, records))
     tally = Tally(limit=show)
+    second = SecondOpinion.on(plan.contract, show) if reference else None
     with _open(data) as stream, ExitStack() as stack:
         schemas = None
         if registry is not None and plan.needs_writers:
@@ -98,13 +110,16 @@ def judge(
         for block in record_blocks(stream, records):
             judged_by, verdicts = _judge_block(plan, schemas, block)
             teller = Teller.of(judged_by)
+            opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
             if as_json:
                 told = (_tell_one(teller, block, verdicts, index) for index in range(len(block.values)))
-                _print_json(verdicts, told, tally.records + 1)
+                _print_json(verdicts, told, opinions, tally.records + 1)
             tally.add(verdicts, partial(_tell_one, teller, block, verdicts))
     if not as_json:
         _print_summary(plan.contract, tally, records.noun)
-    if tally.refused:
+        if second is not None:
+            second.print(records.noun)
+    if tally.refused or (second is not None and second.differences):
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -134,6 +149,52 @@ class Tally:
             self.codes.update({(violation.stage, violation.code) for violation in verdict.violations})
             if not verdict.disposition.is_written and len(self.first_refused) < self.limit:
                 self.first_refused.append((self.records, tell(index)))
+
+
+@dataclass(slots=True)
+class SecondOpinion:
+    """Verdicts of python-jsonschema beside the judge's, on the schema alone."""
+
+    validator: ReferenceValidator
+    limit: int
+    compared: int = 0
+    differences: int = 0
+    first: list[tuple[int, bool]] = field(default_factory=list)
+    """Numbers of the first `limit` records that differ, and whether python-jsonschema accepts each."""
+
+    @classmethod
+    def on(cls, contract: DataContract, limit: int) -> Self:
+        """Return a comparison for records of a contract. Raises SettingsError for framed records and for Avro."""
+        if not isinstance(contract.schema_, JsonSchema) or contract.framing != "none":
+            raise SettingsError("--reference compares JSON records without frames only")
+        return cls(ReferenceValidator(contract.schema_), limit)
+
+    def compare(self, values: list[bytes | None], verdicts: list[Verdict], first: int) -> list[bool | None]:
+        """Return for each record whether python-jsonschema accepts it; null for one that does not reach the schema."""
+        opinions: list[bool | None] = []
+        for number, (value, verdict) in enumerate(zip(values, verdicts, strict=True), first):
+            stages = {violation.stage for violation in verdict.violations}
+            is_read = value is not None and not stages & {Stage.FRAME, Stage.DECODE}
+            opinion = self.validator.accepts(value) if is_read and value is not None else None
+            opinions.append(opinion)
+            if opinion is None:
+                continue
+            self.compared += 1
+            if opinion is (Stage.SCHEMA in stages):
+                self.differences += 1
+                if len(self.first) < self.limit:
+                    self.first.append((number, opinion))
+        return opinions
+
+    def print(self, noun: str) -> None:
+        """Print how often python-jsonschema agrees, and where it does not."""
+        agreed = self.compared - self.differences
+        out.print(
+            f"\n  python-jsonschema agrees on {agreed:,} of {self.compared:,} records that reach the schema"
+        )
+        for number, accepts in self.first:
+            ours, theirs = ("refuses", "accepts") if accepts else ("accepts", "refuses")
+            out.print(f"  {noun} {number:,}  the judge {ours} by the schema, python-jsonschema {theirs}")
 
 
 def _in_form(contract: DataContract, form: RecordForm) -> DataContract:
@@ -192,7 +253,12 @@ def _tell_one(teller: Teller, block: RecordBlock, verdicts: list[Verdict], index
     return teller.tell(block.values[index], verdicts[index].violations, block.headers[index])
 
 
-def _print_json(verdicts: list[Verdict], told: Iterable[tuple[Told, ...]], first_line: int) -> None:
+def _print_json(
+    verdicts: list[Verdict],
+    told: Iterable[tuple[Told, ...]],
+    opinions: list[bool | None] | None,
+    first_line: int,
+) -> None:
     for line, (verdict, violations) in enumerate(zip(verdicts, told, strict=True), first_line):
         disposition = verdict.disposition.name.lower()
         answer = {
@@ -200,6 +266,8 @@ def _print_json(verdicts: list[Verdict], told: Iterable[tuple[Told, ...]], first
             "disposition": disposition,
             "violations": [_as_json(each) for each in violations],
         }
+        if opinions is not None:
+            answer["reference_accepts"] = opinions[line - first_line]
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
     sys.stdout.buffer.flush()
 

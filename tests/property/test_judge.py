@@ -9,15 +9,16 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
-import jsonschema
 import orjson
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import documents
+from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_records import decode_exactly, decode_json
+from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.compile import compile_rules
 from tidegate.contracts.rules.compiled import Built
@@ -243,11 +244,11 @@ schemas = st.recursive(
 def test_the_schema_means_what_python_jsonschema_says(schema: dict[str, Any], records: list[Any]) -> None:
     whole = {"properties": {"id": {"type": "string"}, "record": schema}}
     plan = documents.plan_with(whole, columns=[{"name": "id", "from": "/id", "type": "string"}])
-    reference = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker(["date"]))
+    reference = ReferenceValidator(JsonSchema(type="json-schema", definition=schema, formats="assert"))
     judged = plan.judge(
         pa.array([json.dumps({"record": record}).encode() for record in records], pa.binary())
     )
-    expected = [reference.is_valid(record) for record in records]
+    expected = [reference.accepts(json.dumps(record).encode()) for record in records]
     assert expected == [verdict["disposition"] == Disposition.ACCEPTED for verdict in judged.to_pylist()]
 
 

@@ -203,3 +203,28 @@ def test_a_broken_contract_judges_nothing(tidegate: Run, contract: Path) -> None
     ran = tidegate("judge", contract, stdin=RECORDS)
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert ran.stderr.startswith(f"{contract}:13:".encode())
+
+
+def test_the_reference_agrees_on_every_record_that_reaches_the_schema(tidegate: Run, contract: Path) -> None:
+    ran = tidegate("judge", contract, "--reference", stdin=RECORDS)
+    assert b"python-jsonschema agrees on 6 of 6 records that reach the schema" in ran.stdout
+
+
+def test_a_difference_from_the_reference_is_a_finding(tidegate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "contract.yaml"
+    path.write_text(CONTRACT.replace("ward: {type: string}", r"ward: {type: string, pattern: '^\d$'}"))
+    records = '{"age": 1, "ward": "3"}\n{"age": 1.0, "ward": "٣"}\n{"age": 1.5}\nnone\n'.encode()
+    ran = tidegate("judge", path, "--reference", stdin=records)
+    assert b"python-jsonschema agrees on 2 of 3 records" in ran.stdout
+    assert b"line 2  the judge refuses by the schema, python-jsonschema accepts" in ran.stdout
+    ran = tidegate("judge", path, "--reference", "--json", stdin=records)
+    answers = [json.loads(line)["reference_accepts"] for line in ran.stdout.splitlines()]
+    assert (answers, ran.returncode) == ([True, True, False, None], 1)
+
+
+def test_the_reference_reads_json_without_frames_only(tidegate: Run, tmp_path: Path) -> None:
+    path = tmp_path / "contract.yaml"
+    path.write_text(CONTRACT.replace("topic:", "framing: confluent-prefix\ntopic:"))
+    ran = tidegate("judge", path, "--reference", "--records", "sized", stdin=b"")
+    assert ran.returncode == 2
+    assert b"JSON records without frames only" in ran.stderr
