@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -81,21 +81,17 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
         case kinds.AnyOf() | kinds.OneOfNotValid() | kinds.OneOfMultipleValid() | kinds.Not():
             if isinstance(value, dict | list):
                 return None
-            ends = {
-                "not": "which the schema excludes",
-                "oneOf": "which fits more than one alternative of the schema",
-            }
-            is_several = isinstance(error.kind, kinds.OneOfMultipleValid)
-            end = (
-                ends["not"]
-                if isinstance(error.kind, kinds.Not)
-                else ends["oneOf"]
-                if is_several
-                else "which fits none of the alternatives of the schema"
-            )
-            return f"{name} is {shown(value)}, {end}"
+            return f"{name} is {shown(value)}, which {_ALTERNATIVES[type(error.kind)]}"
         case _:
             return None
+
+
+_ALTERNATIVES: Final[Mapping[type, str]] = {
+    jsonschema_rs.ValidationErrorKind.AnyOf: "fits none of the alternatives of the schema",
+    jsonschema_rs.ValidationErrorKind.OneOfNotValid: "fits none of the alternatives of the schema",
+    jsonschema_rs.ValidationErrorKind.OneOfMultipleValid: "fits more than one alternative of the schema",
+    jsonschema_rs.ValidationErrorKind.Not: "the schema excludes",
+}
 
 
 def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table

@@ -140,7 +140,6 @@ def reconcile(
     looked = _Looked(held, covered, in_table, in_quarantine, dropped, unaccounted)
     found = [looked.compared(each) for each in ledger.closed_ranges()]
     in_no_output = totals.dropped + totals.superseded + totals.deleted
-    without_trace = in_no_output - len(dropped)
     missing_rows = totals.written - len(in_table.within(ledger.begin, ledger.end))
     if not has_replaced:
         sums = _of_rows(found)
@@ -149,7 +148,7 @@ def reconcile(
         is_ordered = len(ledger.end) == 1 and not held.is_source_compacted
         sums = _of_keys(found, missing_rows, upserts, sees_deletions=is_ordered)
     else:
-        sums = _of_unknown_keys(found, missing_rows, without_trace)
+        sums = _of_unknown_keys(found, missing_rows, in_no_output - len(dropped))
     return Reconciliation(
         ledger=ledger,
         unaccounted=unaccounted,
