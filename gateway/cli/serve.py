@@ -186,7 +186,7 @@ def configure_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("gateway").setLevel(logging.INFO)
+    logging.getLogger("tidegate").setLevel(logging.INFO)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
