@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -10,7 +10,6 @@ from tidegate.contracts.inclusion.json_schema.branch import Branch
 from tidegate.contracts.inclusion.json_schema.containers import PropertyPlace, places
 from tidegate.contracts.inclusion.json_schema.evaluate import fits, fits_all
 from tidegate.contracts.inclusion.json_schema.gaps import branch_of
-from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
 from tidegate.contracts.inclusion.json_schema.nodes import Additional, Matching, Names, Node
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
 from tidegate.contracts.inclusion.json_schema.scalars import (
@@ -47,8 +46,10 @@ _Wanted = tuple[frozenset[int], frozenset[int]]
 class Maker:
     """Makes values for one pair of schemas."""
 
-    def __init__(self, prover: Prover) -> None:
+    def __init__(self, prover: Prover, container_makers: Mapping[int, ContainerMaker]) -> None:
+        """Take what makes arrays and objects (`gathered.MAKERS`), by type."""
         self.prover = prover
+        self._container_makers = container_makers
         self._made: dict[_Wanted, tuple[int, list[Any]]] = {}
         self._starts: dict[tuple[_Wanted, int], Branch | None] = {}
 
@@ -153,10 +154,8 @@ class Maker:
             yield from number_candidates(branch, is_integer=bit == INTEGER)
         elif bit == STRING:
             yield from string_candidates(branch)
-        elif bit == ARRAY:
-            yield from arrays(self, branch, depth, {})
         else:
-            yield from objects(self, branch, depth, {})
+            yield from self._container_makers[bit](self, branch, depth, {})
 
     def names(self, place: PropertyPlace) -> list[str]:
         """Return names for a region of properties."""
@@ -172,6 +171,10 @@ class Maker:
         except (BudgetSpentError, RecursionError):
             self.prover.forget_path()
             return []
+
+
+ContainerMaker = Callable[[Maker, Branch, int, dict[Any, Any]], Iterator[Any]]
+"""Makes arrays (or objects) for the leaves of a branch at a depth, some of their members given."""
 
 
 def _wanted(fit: tuple[Node, ...], unfit: tuple[Node, ...]) -> _Wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -20,7 +20,6 @@ from tidegate.contracts.inclusion.json_schema.dialect import (
     dialect_of,
 )
 from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
-from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
@@ -55,8 +54,18 @@ class TooDeepError(ValueError):
 class Compiler:
     """Compiles one schema document that the judge has compiled too, so that it fits its meta-schema."""
 
-    def __init__(self, side: Side, document: Any, interner: Interner, *, formats_asserted: bool) -> None:
+    def __init__(
+        self,
+        side: Side,
+        document: Any,
+        interner: Interner,
+        handlers: Mapping[str, Handler],
+        *,
+        formats_asserted: bool,
+    ) -> None:
+        """Take a document and what each keyword says (`keywords.HANDLERS`), by name."""
         self.side = side
+        self._handlers = handlers
         self._document = document
         self._interner = interner
         self._document_id = interner.new_id()
@@ -116,7 +125,7 @@ class Compiler:
         keywords = self.keywords
         if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
             keywords = frozenset({"$ref"})
-        parts = [HANDLERS[keyword](self, spot, keyword) for keyword in schema if keyword in keywords]
+        parts = [self._handlers[keyword](self, spot, keyword) for keyword in schema if keyword in keywords]
         return self.all(Place(self.side, spot.pointer, "", schema), parts)
 
     def each(self, spot: Spot, keyword: str) -> list[Node]:
@@ -252,6 +261,10 @@ class Compiler:
                 return None  # a meta-schema, or something that is no schema
             pointer = f"{spot.pointer}/{escape(keyword)}"
         return Spot(found.contents, pointer, found.resolver, spot.specification, spot.depth + 1)
+
+
+Handler = Callable[[Compiler, Spot, str], Node]
+"""Builds the formula of a keyword from the schema that it stands in."""
 
 
 def _own_parts(schema: dict[str, Any]) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidegate.contracts.document.source import escape
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler, Handler
 from tidegate.contracts.inclusion.json_schema.dialect import Dialect
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.nodes import (
@@ -20,9 +21,6 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
 )
 from tidegate.contracts.inclusion.json_schema.unevaluated import unevaluated_items, unevaluated_properties
 from tidegate.contracts.inclusion.json_schema.values import ANYTHING, ARRAY, OBJECT
-
-if TYPE_CHECKING:
-    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
 
 
 def _item_count(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -168,7 +166,7 @@ def _unevaluated_properties(compiler: Compiler, spot: Spot, keyword: str) -> Nod
     return unevaluated_properties(compiler, spot) or compiler.opaque(spot, keyword, OBJECT)
 
 
-CONTAINER_HANDLERS: Final = {
+CONTAINER_HANDLERS: Final[dict[str, Handler]] = {
     "minItems": _item_count,
     "maxItems": _item_count,
     "uniqueItems": _unique_items,

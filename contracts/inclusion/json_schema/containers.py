@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidegate.contracts.inclusion.json_schema.branch import Branch
 from tidegate.contracts.inclusion.json_schema.evaluate import fits, is_additional, matches
 from tidegate.contracts.inclusion.json_schema.facts import ArrayFacts, Count, ObjectFacts
 from tidegate.contracts.inclusion.json_schema.nodes import (
@@ -25,11 +26,8 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Side,
     UniqueItems,
 )
-from tidegate.contracts.inclusion.json_schema.values import key_of
-
-if TYPE_CHECKING:
-    from tidegate.contracts.inclusion.json_schema.branch import Branch
-    from tidegate.contracts.inclusion.json_schema.prover import Prover
+from tidegate.contracts.inclusion.json_schema.prover import ContainerTheory, Prover
+from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT, key_of
 
 _MAX_POSITIONS: Final = 64
 _MAX_PATTERNS: Final = 6
@@ -379,3 +377,7 @@ class _Array:
         if self._count.most > self._regular + 1:
             pairs.append((self._regular, self._regular))
         return all(self._none(one, self._facts.at(other)) for one, other in pairs)
+
+
+THEORIES: Final[dict[int, ContainerTheory]] = {ARRAY: array_contradicts, OBJECT: object_contradicts}
+"""What decides about each type of container."""

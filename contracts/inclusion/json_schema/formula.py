@@ -9,6 +9,7 @@ from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.json_work import TooMuchWorkError, check_work
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
+from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
 from tidegate.contracts.inclusion.json_schema.loops import loop_in
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
 from tidegate.contracts.inclusion.json_schema.values import exceeds
@@ -57,7 +58,9 @@ class Formula:
 
     @cached_property
     def _compiled(self) -> tuple[Compiler, Node | None]:
-        compiler = Compiler(self.side, self.schema, self.interner, formats_asserted=self.formats_asserted)
+        compiler = Compiler(
+            self.side, self.schema, self.interner, HANDLERS, formats_asserted=self.formats_asserted
+        )
         try:
             return compiler, compiler.compile()
         except (TooDeepError, RecursionError):

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.candidates import ContainerMaker, Maker
 from tidegate.contracts.inclusion.json_schema.containers import BrokenArray, BrokenObject
 from tidegate.contracts.inclusion.json_schema.facts import Count
 from tidegate.contracts.inclusion.json_schema.nodes import Node, Opaque
-from tidegate.contracts.inclusion.json_schema.values import key_of
-
-if TYPE_CHECKING:
-    from tidegate.contracts.inclusion.json_schema.candidates import Maker  # it calls these functions
+from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT, key_of
 
 _FEW: Final = 6
 _MAX_STARTS: Final = 12
@@ -234,3 +232,7 @@ class _Objects:
             named = (prover.text, *self._facts.names, *prover.patterns(pattern))
             made = self._maker.values(named, (), 0, 2 * least + 2)
             yield from (name for name in made if isinstance(name, str))
+
+
+MAKERS: Final[dict[int, ContainerMaker]] = {ARRAY: arrays, OBJECT: objects}
+"""What makes values of each type of container."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler, Handler
 from tidegate.contracts.inclusion.json_schema.container_keywords import CONTAINER_HANDLERS
 from tidegate.contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
 from tidegate.contracts.inclusion.json_schema.document import Spot
@@ -36,11 +36,6 @@ from tidegate.contracts.inclusion.json_schema.values import (
     exact,
     key_of,
 )
-
-if TYPE_CHECKING:
-    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
-
-Handler = Callable[["Compiler", Spot, str], Node]
 
 
 def _reference(compiler: Compiler, spot: Spot, keyword: str) -> Node:

@@ -8,10 +8,12 @@ from typing import Any, Final
 from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.json_schema.candidates import Maker
 from tidegate.contracts.inclusion.json_schema.codes import difference
+from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
 from tidegate.contracts.inclusion.json_schema.document import is_same
 from tidegate.contracts.inclusion.json_schema.formula import Formula, Schema
 from tidegate.contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
+from tidegate.contracts.inclusion.json_schema.gathered import MAKERS
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
 from tidegate.contracts.inclusion.json_schema.sentences import shown_apart
@@ -71,8 +73,8 @@ class Way:
 
     @cached_property
     def _refuter(self) -> Refuter:
-        prover = Prover(self._old.interner, Budget(0))
-        return Refuter(_judged(self._old), _judged(self._new), Maker(prover))
+        prover = Prover(self._old.interner, Budget(0), THEORIES)
+        return Refuter(_judged(self._old), _judged(self._new), Maker(prover, MAKERS))
 
 
 def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
@@ -91,7 +93,7 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
         return Inclusion(Outcome.PROVEN)
     if is_too_costly:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("judging by the schemas takes too much work"),))
-    prover = Prover(old.interner, Budget(budget))
+    prover = Prover(old.interner, Budget(budget), THEORIES)
     return _Comparison(_judged(old), _judged(new), prover, old.loop or new.loop).answer(budget)
 
 
@@ -104,7 +106,7 @@ class _Comparison:
         self._schemas = (old.node, new.node)
         self._prover = prover
         self._loop = loop
-        self._refuter = Refuter(old, new, Maker(prover))
+        self._refuter = Refuter(old, new, Maker(prover, MAKERS))
 
     def answer(self, budget: int) -> Inclusion:
         found = gaps(self._prover, *self._schemas)

@@ -8,7 +8,7 @@ does, and values do not get smaller for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from tidegate.contracts.inclusion.json_schema.branch import (
     Literal,
     extended,
 )
-from tidegate.contracts.inclusion.json_schema.containers import array_contradicts, object_contradicts
 from tidegate.contracts.inclusion.json_schema.evaluate import fits
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Interner,
@@ -83,7 +82,11 @@ class _Path:
 class Prover:
     """Answers questions about one pair of schemas within a budget."""
 
-    def __init__(self, interner: Interner, budget: Budget) -> None:
+    def __init__(
+        self, interner: Interner, budget: Budget, container_theories: Mapping[int, ContainerTheory]
+    ) -> None:
+        """Take what decides about arrays and objects (`containers.THEORIES`), by type."""
+        self._container_theories = container_theories
         self.interner = interner
         self.budget = budget
         self._answers: dict[Question, bool] = {}
@@ -308,8 +311,11 @@ class Prover:
             facts = StringFacts(holding, broken)
             self.budget.spend(20 * (len(facts.inside) + len(facts.outside)))
             return facts.is_empty
-        contradicts = array_contradicts if bit == ARRAY else object_contradicts
-        return contradicts(self, branch, depth)
+        return self._container_theories[bit](self, branch, depth)
+
+
+ContainerTheory = Callable[[Prover, Branch, int], bool]
+"""Tells whether surely no array (or object) is like the leaves of a branch at a depth."""
 
 
 def _bits(mask: int) -> list[int]:

@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tidegate.contracts.inclusion.json_schema.compiler import Compiler
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
 from tidegate.contracts.inclusion.json_schema.nodes import Node, Place
 from tidegate.contracts.inclusion.json_schema.values import OBJECT
-
-if TYPE_CHECKING:
-    from tidegate.contracts.inclusion.json_schema.compiler import Compiler  # it calls these functions
 
 _MAX_CONDITIONS: Final = 4
 _MAX_DEPTH: Final = 12

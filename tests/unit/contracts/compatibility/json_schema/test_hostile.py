@@ -13,8 +13,10 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion.answer import Inclusion, Outcome
 from tidegate.contracts.inclusion.json_schema import includes
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
+from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_EFFORT
 from tidegate.contracts.inclusion.json_schema.gaps import gaps
+from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, Prover
 from tidegate.contracts.inclusion.json_schema.work import Effort, Work
@@ -249,9 +251,9 @@ def steps_for(fields: int, limit: float) -> int:
     schema["properties"] = {f"f{index}": kinds[index % 4] for index in range(fields)}
     wider = {**schema, "properties": {**schema["properties"], "f1": {"type": "number"}, "more": S}}
     budget = Budget(10**9)
-    prover = Prover(interner, budget)
+    prover = Prover(interner, budget, THEORIES)
     old, new = (
-        Compiler(side, each, interner, formats_asserted=True).compile()
+        Compiler(side, each, interner, HANDLERS, formats_asserted=True).compile()
         for side, each in ((Side.ONE, schema), (Side.OTHER, wider))
     )
     assert gaps(prover, old, new) == []
