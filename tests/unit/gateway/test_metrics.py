@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from alembic import command
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
@@ -203,24 +202,3 @@ def test_the_number_of_series_is_bounded_and_no_counter_falls(
         ("z", "error", "rule"): 2,
         ("other", "error", "other"): 12,
     }
-
-
-def test_reports_of_an_older_version_are_added_up(factory: Factory, make_report: MakeReport) -> None:
-    told(factory, make_report)
-    before = factory.database.read(
-        lambda stores: (stores.sums.rules(STREAM), stores.sums.milliseconds(STREAM))
-    )
-    _down_to(factory, "0005")
-    factory.database.migrate()
-    after = factory.database.read(
-        lambda stores: (stores.sums.rules(STREAM), stores.sums.milliseconds(STREAM))
-    )
-    assert ({*after[0]}, after[1]) == ({*before[0]}, before[1])
-    assert len(after[0]) == 3
-
-
-def _down_to(factory: Factory, revision: str) -> None:
-    from tidegate.gateway.storage import database  # noqa: PLC0415 - what only this test needs
-
-    with factory.database._connect(writes=True) as connection, connection.begin():
-        command.downgrade(database._alembic_config(connection), revision)

@@ -1,0 +1,360 @@
+"""The tables of version 0.1.0.
+
+The revision is "0013", the number of the last of the thirteen migrations that this one replaces: the tables are the
+same, so a database that they made is current.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+# A text that PostgreSQL orders by code point, as SQLite does.
+_NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_REFUSAL = "the audit log only grows: its entries are never changed or removed"
+
+
+def upgrade() -> None:
+    _contracts()
+    _subjects()
+    _streams()
+    _stream_controls()
+    _audit_and_keys()
+
+
+def _contracts() -> None:
+    op.create_table(
+        "contracts",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("topic", sa.Text, nullable=False, unique=True),
+        sa.Column("subject", sa.Text, nullable=False, unique=True),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "contract_versions",
+        sa.Column("registry_id", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("contract_id", sa.Text, sa.ForeignKey("contracts.id"), nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("version", sa.Text, nullable=False),
+        sa.Column("precedence", sa.LargeBinary, nullable=False),
+        sa.Column("status", sa.Text, nullable=False),
+        sa.Column("domain", sa.Text),
+        sa.Column("fingerprint", sa.Text, nullable=False),
+        sa.Column("document", sa.LargeBinary, nullable=False),
+        sa.Column("published_at", sa.BigInteger, nullable=False),
+        sa.Column("deleted_at", sa.BigInteger),
+        sa.Column("is_purged", sa.Boolean, nullable=False, server_default=sa.false()),
+        sa.Column("note", sa.Text),
+        sa.UniqueConstraint("contract_id", "version", name="uq_contract_versions_version"),
+        sa.UniqueConstraint("contract_id", "number", name="uq_contract_versions_number"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_contract_versions_precedence", "contract_versions", ["contract_id", "precedence"])
+    op.create_table(
+        "consumers",
+        sa.Column("contract_id", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("consumer", sa.Text, nullable=False),
+        sa.Column("registered_by", sa.Text, nullable=False),
+        sa.Column("registered_at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "acknowledgements",
+        sa.Column("contract_id", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("candidate", sa.Text, primary_key=True),
+        sa.Column("consumer", sa.Text, primary_key=True),
+        sa.Column("agreed_by", sa.Text),
+        sa.Column("who", sa.Text, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "proposals",
+        sa.Column("contract_id", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("base", sa.Text, primary_key=True),
+        sa.Column("candidate", sa.Text, primary_key=True),
+        sa.Column("version", sa.Text, nullable=False),
+        sa.Column("weakenings", sa.Text, nullable=False),
+        sa.Column("proposed_by", sa.Text, nullable=False),
+        sa.Column("proposed_at", sa.BigInteger, nullable=False),
+        sa.Column("approved_by", sa.Text),
+        sa.Column("approved_at", sa.BigInteger),
+    )
+
+
+def _subjects() -> None:
+    op.create_table(
+        "schemas",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("context", _NAME, nullable=False),
+        sa.Column("id", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("guid", "schema_type", "text", "reference_list")),
+        *(sa.Column(name, sa.Text) for name in ("metadata_json", "rule_set_json")),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("text_hash", "normal_hash")),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.UniqueConstraint("context", "id", name="uq_schemas_id"),
+        sa.UniqueConstraint("context", "guid", name="uq_schemas_guid"),
+        sqlite_autoincrement=True,
+    )
+    for column in ("guid", "text_hash", "normal_hash"):
+        op.create_index(f"ix_schemas_{column}", "schemas", [column])
+    op.create_table(
+        "spent_ids",
+        sa.Column("context", _NAME, primary_key=True),
+        sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("guid", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "next_ids",
+        sa.Column("context", _NAME, primary_key=True),
+        sa.Column("id", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "schema_references",
+        sa.Column("schema_key", sa.Integer, sa.ForeignKey("schemas.key"), primary_key=True),
+        sa.Column("position", sa.Integer, primary_key=True),
+        sa.Column("subject", _NAME, nullable=False),
+        sa.Column("version", sa.Integer, nullable=False),
+    )
+    op.create_index("ix_schema_references_target", "schema_references", ["subject", "version"])
+    op.create_table(
+        "subject_versions",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("context", _NAME, nullable=False),
+        sa.Column("subject", _NAME, nullable=False),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("schema_key", sa.Integer, sa.ForeignKey("schemas.key"), nullable=False),
+        sa.Column("registry_id", sa.Integer, sa.ForeignKey("contract_versions.registry_id")),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("deleted_at", sa.BigInteger),
+        sa.Column("dialect", sa.Text),
+        sa.UniqueConstraint("subject", "number", name="uq_subject_versions_number"),
+        sa.UniqueConstraint("registry_id", name="uq_subject_versions_registry_id"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_subject_versions_schema", "subject_versions", ["schema_key"])
+    op.create_index("ix_subject_versions_context", "subject_versions", ["context", "subject"])
+    op.create_table(
+        "subject_settings",
+        sa.Column("scope", _NAME, primary_key=True),
+        sa.Column("config", sa.Text),
+        sa.Column("mode", sa.Text),
+    )
+    op.create_table(
+        "associations",
+        sa.Column("key", sa.Integer, primary_key=True),
+        sa.Column("resource_id", _NAME, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("resource_type", "association_type")),
+        *(sa.Column(name, _NAME, nullable=False) for name in ("resource_name", "resource_namespace", "subject")),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("guid", "lifecycle")),
+        sa.Column("frozen", sa.Boolean, nullable=False),
+        sa.UniqueConstraint("resource_id", "resource_type", "association_type", name="uq_associations_resource"),
+    )
+    op.create_index("ix_associations_name", "associations", ["resource_name", "resource_namespace"])
+    op.create_index("ix_associations_subject", "associations", ["subject"])
+    op.create_table(
+        "status_changes",
+        sa.Column("key", sa.Integer, primary_key=True),
+        sa.Column("registry_id", sa.Integer, sa.ForeignKey("contract_versions.registry_id"), nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("status", sa.Text, nullable=False),
+        sa.Column("is_deleted", sa.Boolean, nullable=False),
+    )
+    op.create_index("ix_status_changes_version", "status_changes", ["registry_id", "at"])
+
+
+def _streams() -> None:
+    op.create_table(
+        "streams",
+        sa.Column("stream", sa.Text, primary_key=True),
+        sa.Column("first_started_at", sa.BigInteger, nullable=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False),
+        sa.Column("epoch_started_at", sa.BigInteger, nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in (
+                "epoch_records",
+                "batches",
+                "records",
+                "written",
+                "warned",
+                "alerted",
+                "quarantined",
+                "dropped",
+            )
+        ),
+    )
+    op.create_table(
+        "batches",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("stream", sa.Text, sa.ForeignKey("streams.stream"), nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False)
+            for name in ("epoch", "n", "committed_at", "records", "quarantined", "dropped")
+        ),
+        sa.Column("report", sa.LargeBinary, nullable=False),
+        sa.UniqueConstraint("stream", "epoch", "n", name="uq_batches_identity"),
+    )
+    op.create_index(
+        "ix_batches_committed", "batches", ["stream", "committed_at", "records", "quarantined", "dropped"]
+    )
+    op.create_table(
+        "batch_rules",
+        sa.Column("batch_id", sa.Integer, sa.ForeignKey("batches.id"), primary_key=True),
+        sa.Column("stage", sa.Text, primary_key=True),
+        sa.Column("code", sa.Text, primary_key=True),
+        sa.Column("severity", sa.Text, primary_key=True),
+        sa.Column("records", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "stream_rules",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("stage", sa.Text, nullable=False),
+        sa.Column("code", sa.Text, nullable=False),
+        sa.Column("severity", sa.Text, nullable=False),
+        sa.Column("records", sa.BigInteger, nullable=False),
+        sa.UniqueConstraint("stream", "stage", "code", "severity", name="uq_stream_rules_identity"),
+    )
+    op.create_table(
+        "stream_steps",
+        sa.Column("stream", sa.Text, primary_key=True),
+        sa.Column("step", sa.Text, primary_key=True),
+        sa.Column("milliseconds", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "expectation_results",
+        sa.Column("batch_id", sa.Integer, sa.ForeignKey("batches.id"), primary_key=True),
+        sa.Column("expectation", sa.Text, primary_key=True),
+        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("committed_at", sa.BigInteger, nullable=False),
+        sa.Column("outcome", sa.Text, nullable=False),
+        sa.Column("agrees", sa.Boolean, nullable=True),
+        sa.Column("result", sa.Text, nullable=False),
+    )
+    op.create_index("ix_expectation_results_committed", "expectation_results", ["stream", "committed_at"])
+
+
+def _stream_controls() -> None:
+    op.create_table(
+        "stream_controls",
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("control", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "stream_events",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_index("ix_stream_events_stream", "stream_events", ["stream", "key"])
+    op.create_table(
+        "stream_shadows",
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("findings", sa.Text, nullable=False),
+    )
+    op.create_table(
+        "stream_heartbeats",
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), primary_key=True),
+        sa.Column("at", sa.BigInteger, nullable=False),
+    )
+    op.create_table(
+        "stream_reconciliations",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), nullable=False),
+        sa.Column("asked_by", sa.Text, nullable=False),
+        sa.Column("asked_at", sa.BigInteger, nullable=False),
+        sa.Column("result", sa.Text),
+    )
+    op.create_index("ix_stream_reconciliations_stream", "stream_reconciliations", ["stream", "key"])
+    op.create_table(
+        "stream_adoptions",
+        sa.Column("key", sa.Integer, primary_key=True, autoincrement=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+        sa.Column("stream", sa.Text, sa.ForeignKey("contracts.id"), nullable=False),
+        sa.Column("kept_by", sa.Text, nullable=False),
+        sa.Column("kept_at", sa.BigInteger, nullable=False),
+        sa.Column("document", sa.Text, nullable=False),
+    )
+    op.create_index("ix_stream_adoptions_stream", "stream_adoptions", ["stream", "key"])
+
+
+def _audit_and_keys() -> None:
+    op.create_table(
+        "audit",
+        sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("who", "action", "subject")),
+        *(sa.Column(name, sa.Text) for name in ("before", "after")),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("previous", "hash")),
+    )
+    op.create_index("ix_audit_subject", "audit", ["subject"])
+    op.create_table(
+        "keys",
+        sa.Column("id", sa.Text, primary_key=True),
+        *(
+            sa.Column(name, sa.Text, nullable=False)
+            for name in ("name", "secret_hash", "grants", "created_by")
+        ),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger),
+        sa.Column("revoked_at", sa.BigInteger),
+    )
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(
+            "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$"
+        )
+        op.execute(
+            "CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+            "FOR EACH STATEMENT EXECUTE FUNCTION audit_only_grows()"
+        )
+    else:
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER audit_refuses_{verb.lower()} BEFORE {verb} ON audit "
+                f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+            )
+
+
+def downgrade() -> None:
+    for table in (
+        "keys",
+        "audit",
+        "stream_adoptions",
+        "stream_reconciliations",
+        "stream_heartbeats",
+        "stream_shadows",
+        "stream_events",
+        "stream_controls",
+        "expectation_results",
+        "stream_steps",
+        "stream_rules",
+        "batch_rules",
+        "batches",
+        "streams",
+        "status_changes",
+        "associations",
+        "subject_settings",
+        "subject_versions",
+        "schema_references",
+        "next_ids",
+        "spent_ids",
+        "schemas",
+        "proposals",
+        "acknowledgements",
+        "consumers",
+        "contract_versions",
+        "contracts",
+    ):
+        op.drop_table(table)
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP FUNCTION audit_only_grows()")
