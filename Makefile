@@ -53,7 +53,7 @@ generate: $(ENVIRONMENT) ## Write the generated files anew
 lock: $(ENVIRONMENT) ## Resolve the dependencies anew
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
-LOCK_OPTIONS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+LOCK_OPTIONS := --quiet --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 clean: ## Remove the environment and the local state
 	rm -rf $(VENV) .tidegate

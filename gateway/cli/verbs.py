@@ -1,7 +1,8 @@
 """The verbs of `tidegate`, loaded only when they run: `tidegate --help` stays fast however much a verb imports.
 
 Verbs of the gateway stand in the table below. Those of the entry-point group `tidegate.verbs` come from other
-packages (the job, plug-ins): plain functions with typer annotations, in modules that are cheap to import.
+packages (the job, plug-ins): plain functions with typer annotations, in modules that are cheap to import. A verb that
+needs more than `pip install tidegate` names its extra; an entry point does so in brackets.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
@@ -35,7 +37,8 @@ class Verb:
     """One verb: its name, the function that runs it as `module:function`, and its line in `tidegate --help`.
 
     The summary repeats the first line of the function's docstring, which is not loaded for the overview. A verb with
-    verbs of its own names the `typer.Typer` that holds them as `group`; the function is then its callback.
+    verbs of its own names the `typer.Typer` that holds them as `group`; the function is then its callback. `extra` is
+    the extra of the distribution that brings what the verb imports beyond the light installation.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Verb:
     summary: str
     panel: str
     group: str | None = None
+    extra: str | None = None
 
 
 VERBS = (
@@ -113,6 +117,7 @@ VERBS = (
         "Make, list and revoke API keys of a registry.",
         _REGISTRY,
         "tidegate.gateway.cli.keys:app",
+        extra="registry",
     ),
     Verb(
         "audit",
@@ -120,12 +125,14 @@ VERBS = (
         "Export the log of changes, or check its chain.",
         _REGISTRY,
         "tidegate.gateway.cli.audit:app",
+        extra="registry",
     ),
     Verb(
         "serve",
         "tidegate.gateway.cli.serve:serve",
         "Serve the registry and its pages until SIGTERM or Ctrl-C.",
         _RUNNING,
+        extra="registry",
     ),
     Verb("pause", "tidegate.gateway.cli.streams:pause", "Pause a stream from its next batch on.", _RUNNING),
     Verb("resume", "tidegate.gateway.cli.streams:resume", "Let a paused stream go on.", _RUNNING),
@@ -146,9 +153,14 @@ VERBS = (
         "tidegate.gateway.cli.demo:demo",
         "Enforce contracts on two streams, and check every sum.",
         _RUNNING,
+        extra="demo",
     ),
     Verb(
-        "up", "tidegate.gateway.cli.up:up", "Run broker, registry and enforcement on this machine.", _RUNNING
+        "up",
+        "tidegate.gateway.cli.up:up",
+        "Run broker, registry and enforcement on this machine.",
+        _RUNNING,
+        extra="demo",
     ),
     Verb(
         "topics",
@@ -156,6 +168,7 @@ VERBS = (
         "Show what a cluster lacks of the topics in a file, and make it so.",
         _RUNNING,
         "tidegate.gateway.cli.topics:app",
+        extra="kafka",
     ),
     Verb(
         "jars",
@@ -168,6 +181,7 @@ VERBS = (
         "tidegate.gateway.cli.doctor:doctor",
         "Look at this machine: versions, jars, ports, disk, memory, what runs.",
         _MACHINE,
+        extra="demo",
     ),
 )
 
@@ -177,7 +191,12 @@ class VerbGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        plugged = [Verb(found.name, found.value, "", _RUNNING) for found in entry_points(group=GROUP)]
+        plugged = [
+            Verb(
+                found.name, f"{found.module}:{found.attr}", "", _RUNNING, extra=next(iter(found.extras), None)
+            )
+            for found in entry_points(group=GROUP)
+        ]
         for verb in (*VERBS, *plugged):
             self.add_command(_LazyCommand(verb))
 
@@ -196,6 +215,11 @@ class VerbGroup(TyperGroup):
             # What is still buffered goes nowhere, or Python would complain about it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.PIPE_CLOSED) from None
+        except ModuleNotFoundError as error:
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            if not isinstance(command, _LazyCommand) or command.verb.extra is None or _is_ours(error):
+                raise
+            raise SettingsError(f"`tidegate {command.name}` {_missing(command.verb.extra, error)}") from error
         return result
 
 
@@ -204,16 +228,17 @@ class _LazyCommand(TyperCommand):
 
     def __init__(self, verb: Verb) -> None:
         super().__init__(name=verb.name, help=verb.summary, rich_help_panel=verb.panel)
-        self.target = verb.target
-        self.group = verb.group
+        self.verb = verb
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Load the verb and read its arguments."""
         if self.rich_help_panel == _RUNNING:
             _offer_jars()
         try:
-            function = resolve_name(self.group or self.target)
+            function = resolve_name(self.verb.group or self.verb.target)
         except ImportError as error:
+            if self.verb.extra is not None and isinstance(error, ModuleNotFoundError):
+                raise  # the group says which extra brings it
             raise SettingsError(f"`{self.name}` cannot be loaded: {error}") from error
         if isinstance(function, typer.Typer):
             return get_command(function).make_context(info_name, args, parent, **extra)
@@ -231,7 +256,17 @@ def _offer_jars() -> None:
 
 def _summary(command: Any) -> str:
     try:
-        function = resolve_name(command.target)
+        function = resolve_name(command.verb.target)
     except ImportError as error:
-        return f"Not usable here: {error}."
+        missing = error if command.verb.extra is None else f"it {_missing(command.verb.extra, error)}"
+        return escape(f"Not usable here: {missing}.")
     return inspect.getdoc(function) or ""
+
+
+def _missing(extra: str, error: ImportError) -> str:
+    module = (error.name or str(error)).partition(".")[0]
+    return f"needs {module}, which is not installed: pip install 'tidegate[{extra}]'"
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return (error.name or "tidegate").partition(".")[0] == "tidegate"

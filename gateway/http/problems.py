@@ -26,6 +26,7 @@ from tidegate.contracts.errors import (
     Unavailable,
 )
 from tidegate.gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from tidegate.gateway.http.conversions import change_info, proposal_info
 from tidegate.gateway.http.models.changes import ChangeInfo, ProposalInfo
 from tidegate.gateway.http.models.problems import ProblemPlace
 from tidegate.gateway.registry.approvals import NotApproved
@@ -236,7 +237,7 @@ def _breaking_change(request: Request, kind: _Kind, error: BreakingChange) -> Re
         status=kind.status,
         detail=str(error).encode(errors="backslashreplace").decode(),
         instance=request.url.path,
-        change=ChangeInfo.of(error.review),
+        change=change_info(error.review),
     )
     return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
 
@@ -249,7 +250,7 @@ def _not_approved(request: Request, kind: _Kind, error: NotApproved) -> Response
         status=kind.status,
         detail=str(error).encode(errors="backslashreplace").decode(),
         instance=request.url.path,
-        proposal=ProposalInfo.of(error.proposal),
+        proposal=proposal_info(error.proposal),
     )
     return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
 

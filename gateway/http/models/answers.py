@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.document.model import Status
-from tidegate.contracts.explain.account import Told
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.models.examples import REPORT
 from tidegate.gateway.http.models.problems import ProblemPlace
-from tidegate.gateway.registry.judging import Judgement
-from tidegate.gateway.registry.publication import ContractPage, Publication
-from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.conditions import Condition
-from tidegate.gateway.streams.reports import RefusalBucket, StreamSummary
-
-Readers = Mapping[int, tuple[str, ...]]
 
 _VERSION: dict[str, Any] = {
     "registry_id": 3,
@@ -115,12 +107,6 @@ class VersionInfo(BaseModel):
         default=None, description="Of a deprecated version: the consumers that still read it."
     )
 
-    @classmethod
-    def with_readers(cls, version: ContractVersion, readers: Readers) -> VersionInfo:
-        """Show a stored version and, of a deprecated one, who still reads it: ids by registry id."""
-        info = VersionInfo.model_validate(version)
-        return info.model_copy(update={"read_by": readers.get(version.registry_id)})
-
 
 class StatusRequest(BaseModel):
     """The status that a version is to have."""
@@ -142,12 +128,6 @@ class PublishedContract(VersionInfo, ContractName):
 
     model_config = _example(_CONTRACT | _VERSION)
 
-    @classmethod
-    def of(cls, version: ContractVersion, readers: Readers) -> Self:
-        """Show a stored version."""
-        info = cls.with_readers(version, readers).model_dump()
-        return cls(id=version.contract_id, topic=version.topic, **info)
-
 
 class PublicationReceipt(PublishedContract):
     """A version that is kept now, and what may be a mistake in its document."""
@@ -158,12 +138,6 @@ class PublicationReceipt(PublishedContract):
         default=(),
         description="Names that the contract uses and nothing declares: the version is kept all the same.",
     )
-
-    @classmethod
-    def of_publication(cls, publication: Publication, readers: Readers) -> Self:
-        """Show what a publication kept."""
-        warnings = tuple(map(ProblemPlace.of, publication.warnings))
-        return cls.of(publication.version, readers).model_copy(update={"warnings": warnings})
 
 
 class ContractList(BaseModel):
@@ -176,12 +150,6 @@ class ContractList(BaseModel):
     offset: int
     limit: int
 
-    @classmethod
-    def of(cls, page: ContractPage, readers: Readers, offset: int, limit: int) -> Self:
-        """Show a page."""
-        contracts = tuple(PublishedContract.of(version, readers) for version in page.contracts)
-        return cls(contracts=contracts, total=page.total, offset=offset, limit=limit)
-
 
 class ContractDetail(ContractName):
     """A contract and its versions, highest first."""
@@ -190,16 +158,6 @@ class ContractDetail(ContractName):
 
     subject: str = Field(description="Name of the contract among schema registry subjects.")
     versions: tuple[VersionInfo, ...]
-
-    @classmethod
-    def of(cls, versions: tuple[ContractVersion, ...], readers: Readers) -> Self:
-        """Show all versions of one contract; there is at least one."""
-        return cls(
-            id=versions[0].contract_id,
-            topic=versions[0].topic,
-            subject=f"{versions[0].topic}-value",
-            versions=tuple(VersionInfo.with_readers(version, readers) for version in versions),
-        )
 
 
 class ViolationInfo(BaseModel):
@@ -217,21 +175,6 @@ class ViolationInfo(BaseModel):
     passes: str | None = Field(
         default=None, description="What would have passed; null when nothing short says it."
     )
-
-    @classmethod
-    def of(cls, told: Told) -> Self:
-        """Show a violation as it is told."""
-        one = told.violation
-        return cls(
-            stage=one.stage,
-            code=one.code,
-            pointer=one.pointer,
-            severity=one.severity,
-            message=one.message,
-            sentence=told.sentence,
-            description=told.description,
-            passes=told.passes,
-        )
 
 
 class VerdictInfo(BaseModel):
@@ -264,27 +207,6 @@ class JudgementInfo(BaseModel):
         description="Records by disposition.", examples=[{"accepted": 1, "quarantined": 2}]
     )
     verdicts: tuple[VerdictInfo, ...]
-
-    @classmethod
-    def of(cls, judgement: Judgement) -> Self:
-        """Show a judgement."""
-        verdicts = tuple(
-            VerdictInfo(
-                disposition=verdict.disposition.name.lower(),
-                violations=tuple(ViolationInfo.of(each) for each in told),
-            )
-            for verdict, told in zip(judgement.verdicts, judgement.told, strict=True)
-        )
-        counts: dict[str, int] = {}
-        for verdict in verdicts:
-            counts[verdict.disposition] = counts.get(verdict.disposition, 0) + 1
-        version = judgement.version
-        return cls(
-            contract=f"{version.contract_id}@{version.version}",
-            fingerprint=version.fingerprint,
-            counts=counts,
-            verdicts=verdicts,
-        )
 
 
 class ReportReceipt(BaseModel):
@@ -358,11 +280,6 @@ class StreamInfo(BaseModel):
     totals: TotalsInfo
     sparkline: tuple[SparkInfo, ...] = Field(description="The last 24 hours in half hours, oldest first.")
 
-    @classmethod
-    def of(cls, summary: StreamSummary) -> Self:
-        """Show a summary."""
-        return cls.model_validate(summary)
-
 
 class StreamList(BaseModel):
     """Every stream that ever reported a batch."""
@@ -394,15 +311,6 @@ class RefusalSlice(BaseModel):
     start: datetime
     end: datetime
     counts: tuple[RefusalCount, ...]
-
-    @classmethod
-    def of(cls, bucket: RefusalBucket) -> Self:
-        """Show a bucket, most frequent violations first."""
-        counts = (
-            RefusalCount(stage=stage, code=code, records=n) for (stage, code), n in bucket.counts.items()
-        )
-        ordered = tuple(sorted(counts, key=lambda count: (-count.records, count.stage, count.code)))
-        return cls(start=bucket.start, end=bucket.end, counts=ordered)
 
 
 class RefusalList(BaseModel):

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import datetime
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.document.model import Compatibility, Consumer
 from tidegate.contracts.document.terms import Identifier, Pointer
-from tidegate.contracts.inclusion.answer import Counterexample, Outcome
-from tidegate.gateway.registry.approvals import next_step
-from tidegate.gateway.registry.changes import Review
-from tidegate.gateway.registry.consumers import Agreement, KnownConsumer
-from tidegate.gateway.storage.consumers import Acknowledgement
-from tidegate.gateway.storage.proposals import Proposal
+from tidegate.contracts.inclusion.answer import Outcome
 
 _CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
 _FINDING: dict[str, Any] = {
@@ -85,6 +79,14 @@ _PROPOSAL: dict[str, Any] = {
 }
 
 
+def _utf8(value: Any) -> Any:
+    """Return text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_utf8)]
+
+
 def _example(example: dict[str, Any]) -> ConfigDict:
     return ConfigDict(frozen=True, json_schema_extra={"example": example})
 
@@ -96,14 +98,8 @@ def _request(example: dict[str, Any]) -> ConfigDict:
 class CounterexampleInfo(BaseModel):
     """A record that one version lets pass and the other refuses, judged by both."""
 
-    text: str = Field(description="The record as JSON; for Avro, in Avro's JSON encoding.")
+    text: Text = Field(description="The record as JSON; for Avro, in Avro's JSON encoding.")
     avro_base64: str | None = Field(description="The Avro binary of the record; null for JSON Schema.")
-
-    @classmethod
-    def of(cls, shown: Counterexample) -> Self:
-        """Show a counterexample."""
-        encoded = None if shown.encoded is None else base64.b64encode(shown.encoded).decode()
-        return cls(text=_utf8(shown.text), avro_base64=encoded)
 
 
 class FindingInfo(BaseModel):
@@ -113,31 +109,14 @@ class FindingInfo(BaseModel):
 
     severity: FindingSeverity
     code: str
-    sentence: str
-    pointer: str = Field(description="JSON Pointer into the candidate.")
-    base_pointer: str = Field(description="JSON Pointer into the version before.")
-    field: str = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
+    sentence: Text
+    pointer: Text = Field(description="JSON Pointer into the candidate.")
+    base_pointer: Text = Field(description="JSON Pointer into the version before.")
+    field: Text = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
     outcome: Outcome
     direction: Direction | None
     counterexample: CounterexampleInfo | None
     consumers: tuple[str, ...] = Field(description="The consumers that it touches.")
-
-    @classmethod
-    def of(cls, finding: Finding) -> Self:
-        """Show a finding."""
-        shown = finding.counterexample
-        return cls(
-            severity=finding.severity,
-            code=finding.code,
-            sentence=_utf8(finding.sentence),
-            pointer=_utf8(finding.pointer),
-            base_pointer=_utf8(finding.base_pointer),
-            field=_utf8(finding.field),
-            outcome=finding.outcome,
-            direction=finding.direction,
-            counterexample=None if shown is None else CounterexampleInfo.of(shown),
-            consumers=finding.consumers,
-        )
 
 
 class ComparisonInfo(BaseModel):
@@ -146,14 +125,6 @@ class ComparisonInfo(BaseModel):
     against: str
     suggested_version: str = Field(description="The smallest version that the findings allow.")
     findings: tuple[FindingInfo, ...]
-
-    @classmethod
-    def of(cls, comparison: Comparison) -> Self:
-        """Show a comparison."""
-        findings = tuple(FindingInfo.of(finding) for finding in comparison.findings)
-        return cls(
-            against=comparison.against, suggested_version=comparison.suggested_version, findings=findings
-        )
 
 
 class ChangeInfo(BaseModel):
@@ -178,25 +149,6 @@ class ChangeInfo(BaseModel):
     comparisons: tuple[ComparisonInfo, ...] = Field(
         description="The newest version first; none for a first version."
     )
-
-    @classmethod
-    def of(cls, review: Review) -> Self:
-        """Show a review."""
-        return cls(
-            contract=review.contract_id,
-            version=review.version,
-            candidate=review.candidate,
-            level=review.level,
-            is_publishable=review.is_publishable,
-            is_breaking=bool(review.breaking),
-            is_new_major=review.is_new_major,
-            affected=review.affected,
-            unaffected=review.unaffected,
-            acknowledged=review.acknowledged,
-            unacknowledged=review.missing,
-            needs_break_acknowledged=review.needs_break_acknowledged,
-            comparisons=tuple(ComparisonInfo.of(comparison) for comparison in review.comparisons),
-        )
 
 
 class ConsumerRequest(BaseModel):
@@ -228,16 +180,6 @@ class ConsumerInfo(BaseModel):
     assumes: dict[str, Any] | bool | None
     registered_by: str | None = Field(description="Null for one that only the contract's document names.")
     registered_at: datetime | None
-
-    @classmethod
-    def of(cls, known: KnownConsumer) -> Self:
-        """Show a consumer."""
-        registered = known.registered
-        return cls(
-            **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
-            registered_by=registered.registered_by if registered else None,
-            registered_at=registered.registered_at if registered else None,
-        )
 
 
 class ConsumerList(BaseModel):
@@ -277,10 +219,6 @@ class AgreementRequest(BaseModel):
             raise ValueError("give either `candidate` or `version`")
         return self
 
-    def agreement(self) -> Agreement:
-        """Return what is agreed to."""
-        return Agreement(self.consumer, self.candidate, self.version, self.by)
-
 
 class AcknowledgementInfo(BaseModel):
     """An agreement to one candidate."""
@@ -295,17 +233,6 @@ class AcknowledgementInfo(BaseModel):
     who: str = Field(description="The principal that noted it.")
     at: datetime
 
-    @classmethod
-    def of(cls, agreement: Acknowledgement) -> Self:
-        """Show an agreement."""
-        return cls(
-            consumer=agreement.consumer,
-            candidate=agreement.candidate,
-            by=agreement.agreed_by,
-            who=agreement.who,
-            at=agreement.at,
-        )
-
 
 class AcknowledgementList(BaseModel):
     """What was agreed to, oldest first."""
@@ -318,12 +245,14 @@ class AcknowledgementList(BaseModel):
 class WeakeningInfo(BaseModel):
     """One way in which a proposed contract is less strict than the enforced one."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     code: str
-    sentence: str
-    pointer: str = Field(
+    sentence: Text
+    pointer: Text = Field(
         description="JSON Pointer into the proposed document, the nearest place that exists."
     )
-    field: str = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
+    field: Text = Field(description="JSON Pointer of the place in a record; empty when it is about no field.")
 
 
 class ProposalInfo(BaseModel):
@@ -342,30 +271,6 @@ class ProposalInfo(BaseModel):
     approved_at: datetime | None
     next_step: str = Field(description="What has to happen before the change takes effect.")
 
-    @classmethod
-    def of(cls, proposal: Proposal) -> Self:
-        """Show a proposal."""
-        return cls(
-            contract=proposal.contract_id,
-            version=proposal.version,
-            base=proposal.base,
-            candidate=proposal.candidate,
-            weakenings=tuple(
-                WeakeningInfo(
-                    code=each.code,
-                    sentence=_utf8(each.sentence),
-                    pointer=_utf8(each.pointer),
-                    field=_utf8(each.field),
-                )
-                for each in proposal.weakenings
-            ),
-            proposed_by=proposal.proposed_by,
-            proposed_at=proposal.proposed_at,
-            approved_by=proposal.approved_by,
-            approved_at=proposal.approved_at,
-            next_step=next_step(proposal),
-        )
-
 
 class ProposalList(BaseModel):
     """The proposed changes of what is enforced now, oldest first."""
@@ -383,8 +288,3 @@ class ApprovalRequest(BaseModel):
     candidate: str = Field(
         pattern="^[0-9a-f]{64}$", description="Fingerprint of the candidate, as the refusal gives it."
     )
-
-
-def _utf8(text: str) -> str:
-    """Return text that UTF-8 can hold: a lone surrogate of a counterexample becomes the escape that it was in JSON."""
-    return text.encode(errors="backslashreplace").decode()

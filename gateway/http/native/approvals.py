@@ -8,6 +8,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Path, Request, Response
 
+from tidegate.gateway.http.conversions import proposal_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import ApprovalRequest, ProposalInfo, ProposalList
@@ -37,7 +38,7 @@ async def posted_approval(request: Request, factory: FactoryDep) -> ApprovalRequ
 def list_approvals(contract_id: ContractId, factory: FactoryDep) -> ProposalList:
     """List the proposed changes that weaken what is enforced now, oldest first, approved or not."""
     found = factory.approvals().proposals(contract_id)
-    return ProposalList(proposals=tuple(ProposalInfo.of(each) for each in found))
+    return ProposalList(proposals=tuple(proposal_info(each) for each in found))
 
 
 @router.post(
@@ -62,7 +63,7 @@ def approve_change(
     approved, is_new = factory.approvals().approve(contract_id, wanted.candidate, principal)
     _log.info("change_approved", contract=contract_id, candidate=approved.candidate)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return ProposalInfo.of(approved)
+    return proposal_info(approved)
 
 
 @router.delete(
@@ -77,4 +78,4 @@ def reject_change(
     """Forget one candidate, and the approval that it may have. Its author may propose it again."""
     rejected = factory.approvals().reject(contract_id, candidate, principal)
     _log.info("change_rejected", contract=contract_id, candidate=rejected.candidate)
-    return ProposalInfo.of(rejected)
+    return proposal_info(rejected)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 
 from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
 from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.conversions import acknowledgement_info, change_info, consumer_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import (
@@ -24,7 +25,7 @@ from tidegate.gateway.http.models.changes import (
 from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
 from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, posted_document
 from tidegate.gateway.http.problems import InvalidBody, contract_responses, responses
-from tidegate.gateway.registry.consumers import KnownConsumer, WrongConsumer
+from tidegate.gateway.registry.consumers import Agreement, KnownConsumer, WrongConsumer
 
 _log = structlog.get_logger()
 
@@ -69,7 +70,7 @@ def check_contract(
     principal: PrincipalDep,
 ) -> ChangeInfo:
     """Compare a document with what is enforced: what breaks, which consumers, who has still to agree. Keeps nothing."""
-    return ChangeInfo.of(factory.consumers().check(document.content, document.name, principal))
+    return change_info(factory.consumers().check(document.content, document.name, principal))
 
 
 @router.get(
@@ -81,7 +82,7 @@ def check_contract(
 def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList:
     """List consumers by id: those registered here, and those that the contract's documents name."""
     found = factory.consumers().consumers(contract_id)
-    return ConsumerList(consumers=tuple(ConsumerInfo.of(known) for known in found))
+    return ConsumerList(consumers=tuple(consumer_info(known) for known in found))
 
 
 @router.put(
@@ -115,7 +116,7 @@ def register_consumer(
         raise InvalidBody("the consumer reads or assumes what cannot be", error.problems) from error
     _log.info("consumer_registered", contract=contract_id, consumer=consumer_id)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return ConsumerInfo.of(KnownConsumer(stored.consumer, stored))
+    return consumer_info(KnownConsumer(stored.consumer, stored))
 
 
 @router.delete(
@@ -130,7 +131,7 @@ def remove_consumer(
     """Forget a consumer that was registered here; one of the document goes with a version without it."""
     stored = factory.consumers().remove(contract_id, consumer_id, principal)
     _log.info("consumer_removed", contract=contract_id, consumer=consumer_id)
-    return ConsumerInfo.of(KnownConsumer(stored.consumer, stored))
+    return consumer_info(KnownConsumer(stored.consumer, stored))
 
 
 @router.get(
@@ -142,7 +143,7 @@ def remove_consumer(
 def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> AcknowledgementList:
     """List what was agreed to, oldest first."""
     found = factory.consumers().acknowledgements(contract_id)
-    return AcknowledgementList(acknowledgements=tuple(AcknowledgementInfo.of(each) for each in found))
+    return AcknowledgementList(acknowledgements=tuple(acknowledgement_info(each) for each in found))
 
 
 @router.post(
@@ -165,7 +166,8 @@ def acknowledge_change(
     response: Response,
 ) -> AcknowledgementInfo:
     """Note that a consumer agrees to one candidate. Another document needs another agreement."""
-    made, is_new = factory.consumers().acknowledge(contract_id, wanted.agreement(), principal)
+    agreement = Agreement(wanted.consumer, wanted.candidate, wanted.version, wanted.by)
+    made, is_new = factory.consumers().acknowledge(contract_id, agreement, principal)
     _log.info("change_acknowledged", contract=contract_id, consumer=made.consumer, candidate=made.candidate)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return AcknowledgementInfo.of(made)
+    return acknowledgement_info(made)

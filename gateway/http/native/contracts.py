@@ -14,6 +14,12 @@ from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import Problem
 from tidegate.gateway.access.check_turns import checked
 from tidegate.gateway.factory import Factory
+from tidegate.gateway.http.conversions import (
+    contract_detail,
+    contract_list,
+    publication_receipt,
+    published_contract,
+)
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, media_type, posted, read_body
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.answers import (
@@ -134,7 +140,7 @@ def publish_contract(
     """
     publication = factory.registry().publish(document.content, document.name, principal)
     readers = factory.consumers().readers((publication.version,))
-    published = PublicationReceipt.of_publication(publication, readers)
+    published = publication_receipt(publication, readers)
     if publication.is_new:
         _log.info("contract_published", contract=f"{published.id}@{published.version}")
     response.status_code = HTTPStatus.CREATED if publication.is_new else HTTPStatus.OK
@@ -153,7 +159,7 @@ def list_contracts(
 ) -> ContractList:
     """List contracts by id, each as its current version: the one enforced, or else the highest."""
     page = factory.registry().contracts(wanted, offset=offset, limit=limit)
-    return ContractList.of(page, factory.consumers().readers(page.contracts), offset, limit)
+    return contract_list(page, factory.consumers().readers(page.contracts), offset, limit)
 
 
 @router.get(
@@ -182,7 +188,7 @@ def get_contract_by_registry_id(
 def get_contract(contract_id: ContractId, factory: FactoryDep) -> ContractDetail:
     """Show a contract: its topic and all of its versions, highest first."""
     versions = factory.registry().versions(contract_id)
-    return ContractDetail.of(versions, factory.consumers().readers(versions))
+    return contract_detail(versions, factory.consumers().readers(versions))
 
 
 @router.get(
@@ -272,7 +278,7 @@ def undelete_contract_version(
 
 
 def _published(factory: Factory, version: ContractVersion) -> PublishedContract:
-    return PublishedContract.of(version, factory.consumers().readers((version,)))
+    return published_contract(version, factory.consumers().readers((version,)))
 
 
 def _document(version: ContractVersion, if_none_match: str | None, *, immutable: bool) -> Response:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.conversions import judgement_info
 from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
 from tidegate.gateway.http.models.answers import JudgementInfo
 from tidegate.gateway.http.models.examples import RECORDS
@@ -63,4 +64,4 @@ def judge_records(
     factory: FactoryDep,
 ) -> JudgementInfo:
     """Judge records and say what is wrong with each. Nothing of them is kept, logged or repeated."""
-    return JudgementInfo.of(factory.judging().judge(contract_id, version, values))
+    return judgement_info(factory.judging().judge(contract_id, version, values))

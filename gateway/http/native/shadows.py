@@ -12,6 +12,7 @@ from tidegate.contracts.document.model import Status
 from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.http.conversions import change_info
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import CHANGE, ChangeInfo
@@ -98,7 +99,7 @@ class PromotionInfo(BaseModel):
             version=promotion.version.version,
             status=Status(promotion.version.status),
             enforced=promotion.enforced,
-            change=ChangeInfo.of(promotion.review),
+            change=change_info(promotion.review),
             shadow=promotion.shadow,
         )
 

@@ -13,12 +13,12 @@ from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.clock import now
+from tidegate.gateway.http.conversions import refusal_slice
 from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.answers import (
     BatchList,
     RefusalList,
-    RefusalSlice,
     ReportReceipt,
     StreamInfo,
     StreamList,
@@ -104,13 +104,13 @@ def report_batch(
 def list_streams(factory: FactoryDep, principal: PrincipalDep) -> StreamList:
     """Show the state of every stream that ever reported a batch."""
     summaries = factory.streams(principal).summaries()
-    return StreamList(streams=tuple(StreamInfo.of(summary) for summary in summaries))
+    return StreamList(streams=tuple(StreamInfo.model_validate(summary) for summary in summaries))
 
 
 @router.get("/{stream}", operation_id="get_stream", summary="Show a stream", responses=responses(404, 503))
 def get_stream(stream: StreamName, factory: FactoryDep) -> StreamInfo:
     """Show the state of one stream."""
-    return StreamInfo.of(factory.streams().summary(stream))
+    return StreamInfo.model_validate(factory.streams().summary(stream))
 
 
 @router.get(
@@ -143,4 +143,4 @@ def list_refusals(
 ) -> RefusalList:
     """Count the violations of severity error by rule or keyword, in equal slices of a range of time."""
     found = factory.streams().refusals(stream, time.since, time.until, buckets)
-    return RefusalList(buckets=tuple(RefusalSlice.of(bucket) for bucket in found))
+    return RefusalList(buckets=tuple(refusal_slice(bucket) for bucket in found))

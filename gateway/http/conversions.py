@@ -1,0 +1,201 @@
+"""Bodies of the native API from values of the domain. The models know no service, so that clients share them."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping
+
+from tidegate.contracts.compatibility.finding import Comparison, Finding
+from tidegate.contracts.inclusion.answer import Counterexample
+from tidegate.gateway.http.models.answers import (
+    ContractDetail,
+    ContractList,
+    JudgementInfo,
+    PublicationReceipt,
+    PublishedContract,
+    RefusalCount,
+    RefusalSlice,
+    VerdictInfo,
+    VersionInfo,
+    ViolationInfo,
+)
+from tidegate.gateway.http.models.changes import (
+    AcknowledgementInfo,
+    ChangeInfo,
+    ComparisonInfo,
+    ConsumerInfo,
+    CounterexampleInfo,
+    FindingInfo,
+    ProposalInfo,
+    WeakeningInfo,
+)
+from tidegate.gateway.http.models.problems import ProblemPlace
+from tidegate.gateway.registry.approvals import next_step
+from tidegate.gateway.registry.changes import Review
+from tidegate.gateway.registry.consumers import KnownConsumer
+from tidegate.gateway.registry.judging import Judgement
+from tidegate.gateway.registry.publication import ContractPage, Publication
+from tidegate.gateway.storage.consumers import Acknowledgement
+from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.sql import ContractVersion
+from tidegate.gateway.streams.reports import RefusalBucket
+
+Readers = Mapping[int, tuple[str, ...]]
+"""The consumers that still read a deprecated version, by its registry id."""
+
+
+def version_info(version: ContractVersion, readers: Readers) -> VersionInfo:
+    """Return a stored version and, of a deprecated one, who still reads it."""
+    info = VersionInfo.model_validate(version)
+    return info.model_copy(update={"read_by": readers.get(version.registry_id)})
+
+
+def published_contract(version: ContractVersion, readers: Readers) -> PublishedContract:
+    """Return a stored version and its contract."""
+    info = version_info(version, readers).model_dump()
+    return PublishedContract(id=version.contract_id, topic=version.topic, **info)
+
+
+def publication_receipt(publication: Publication, readers: Readers) -> PublicationReceipt:
+    """Return what a publication kept, and its warnings."""
+    published = published_contract(publication.version, readers).model_dump()
+    return PublicationReceipt(**published, warnings=tuple(map(ProblemPlace.of, publication.warnings)))
+
+
+def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int) -> ContractList:
+    """Return one page of the list of contracts."""
+    contracts = tuple(published_contract(version, readers) for version in page.contracts)
+    return ContractList(contracts=contracts, total=page.total, offset=offset, limit=limit)
+
+
+def contract_detail(versions: tuple[ContractVersion, ...], readers: Readers) -> ContractDetail:
+    """Return all versions of one contract; there is at least one."""
+    return ContractDetail(
+        id=versions[0].contract_id,
+        topic=versions[0].topic,
+        subject=f"{versions[0].topic}-value",
+        versions=tuple(version_info(version, readers) for version in versions),
+    )
+
+
+def judgement_info(judgement: Judgement) -> JudgementInfo:
+    """Return the verdicts of a judgement, and how many records got which disposition."""
+    verdicts = tuple(
+        VerdictInfo(
+            disposition=verdict.disposition.name.lower(),
+            violations=tuple(
+                ViolationInfo(
+                    stage=each.violation.stage,
+                    code=each.violation.code,
+                    pointer=each.violation.pointer,
+                    severity=each.violation.severity,
+                    message=each.violation.message,
+                    sentence=each.sentence,
+                    description=each.description,
+                    passes=each.passes,
+                )
+                for each in told
+            ),
+        )
+        for verdict, told in zip(judgement.verdicts, judgement.told, strict=True)
+    )
+    version = judgement.version
+    return JudgementInfo(
+        contract=f"{version.contract_id}@{version.version}",
+        fingerprint=version.fingerprint,
+        counts=Counter(verdict.disposition for verdict in verdicts),
+        verdicts=verdicts,
+    )
+
+
+def refusal_slice(bucket: RefusalBucket) -> RefusalSlice:
+    """Return the refusals of one slice of time, most frequent violations first."""
+    counts = (RefusalCount(stage=stage, code=code, records=n) for (stage, code), n in bucket.counts.items())
+    ordered = tuple(sorted(counts, key=lambda count: (-count.records, count.stage, count.code)))
+    return RefusalSlice(start=bucket.start, end=bucket.end, counts=ordered)
+
+
+def change_info(review: Review) -> ChangeInfo:
+    """Return what a candidate breaks, for whom, and who has still to agree."""
+    return ChangeInfo(
+        contract=review.contract_id,
+        version=review.version,
+        candidate=review.candidate,
+        level=review.level,
+        is_publishable=review.is_publishable,
+        is_breaking=bool(review.breaking),
+        is_new_major=review.is_new_major,
+        affected=review.affected,
+        unaffected=review.unaffected,
+        acknowledged=review.acknowledged,
+        unacknowledged=review.missing,
+        needs_break_acknowledged=review.needs_break_acknowledged,
+        comparisons=tuple(map(_comparison_info, review.comparisons)),
+    )
+
+
+def consumer_info(known: KnownConsumer) -> ConsumerInfo:
+    """Return a consumer, and who registered it."""
+    registered = known.registered
+    return ConsumerInfo(
+        **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
+        registered_by=registered.registered_by if registered else None,
+        registered_at=registered.registered_at if registered else None,
+    )
+
+
+def acknowledgement_info(agreement: Acknowledgement) -> AcknowledgementInfo:
+    """Return an agreement that was noted."""
+    return AcknowledgementInfo(
+        consumer=agreement.consumer,
+        candidate=agreement.candidate,
+        by=agreement.agreed_by,
+        who=agreement.who,
+        at=agreement.at,
+    )
+
+
+def proposal_info(proposal: Proposal) -> ProposalInfo:
+    """Return a change that waits for an approver, and what has to happen next."""
+    return ProposalInfo(
+        contract=proposal.contract_id,
+        version=proposal.version,
+        base=proposal.base,
+        candidate=proposal.candidate,
+        weakenings=tuple(map(WeakeningInfo.model_validate, proposal.weakenings)),
+        proposed_by=proposal.proposed_by,
+        proposed_at=proposal.proposed_at,
+        approved_by=proposal.approved_by,
+        approved_at=proposal.approved_at,
+        next_step=next_step(proposal),
+    )
+
+
+def _comparison_info(comparison: Comparison) -> ComparisonInfo:
+    return ComparisonInfo(
+        against=comparison.against,
+        suggested_version=comparison.suggested_version,
+        findings=tuple(map(_finding_info, comparison.findings)),
+    )
+
+
+def _finding_info(finding: Finding) -> FindingInfo:
+    shown = finding.counterexample
+    return FindingInfo(
+        severity=finding.severity,
+        code=finding.code,
+        sentence=finding.sentence,
+        pointer=finding.pointer,
+        base_pointer=finding.base_pointer,
+        field=finding.field,
+        outcome=finding.outcome,
+        direction=finding.direction,
+        counterexample=None if shown is None else _counterexample_info(shown),
+        consumers=finding.consumers,
+    )
+
+
+def _counterexample_info(shown: Counterexample) -> CounterexampleInfo:
+    encoded = None if shown.encoded is None else base64.b64encode(shown.encoded).decode()
+    return CounterexampleInfo(text=shown.text, avro_base64=encoded)
