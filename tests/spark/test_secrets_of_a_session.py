@@ -28,8 +28,15 @@ settings = SinkSettings()
 spark = build_session(settings)
 spark.sql("CREATE NAMESPACE lake.seen")
 me = psutil.Process()
+
+def command_of(process):
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # it has ended meanwhile, as Hadoop's short commands do
+        return []
+
 print(json.dumps({
-    "processes": [each.cmdline() for each in [me, *me.children(recursive=True)]],
+    "processes": [command_of(each) for each in [me, *me.children(recursive=True)]],
     "new session": {key: spark.newSession().conf.get("spark.sql.catalog.lake." + key) for key in settings.catalog_properties},
     "shown": [list(row) for row in spark.sql("SET -v").collect()] + [list(row) for row in spark.sql("SET").collect()],
     "repr": repr(settings),
