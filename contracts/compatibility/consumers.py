@@ -10,8 +10,8 @@ from tidegate.contracts.compatibility.finding import Comparison, Direction, Find
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.pointers import overlap
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
-from tidegate.contracts.compatibility.versions import major
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
+from tidegate.contracts.document.semver import major_of
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
@@ -72,7 +72,7 @@ def unacknowledged(
 
     Those are the ones that a breaking finding touches; a new major version needs nobody's word.
     """
-    if major(version) > major(comparison.against):
+    if major_of(version) > major_of(comparison.against):
         return ()
     asked = {
         consumer

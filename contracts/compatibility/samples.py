@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
     TooLargeError,
@@ -133,10 +133,7 @@ class _Guess:
         return merged
 
     def _target(self, reference: str) -> Any:
-        target = self._root
-        for token in tokens(reference.removeprefix("#")):
-            target = target.get(token) if isinstance(target, dict) else None
-        return target if reference.startswith("#") else None
+        return value_at(self._root, tokens(reference[1:])) if reference.startswith("#") else None
 
 
 def _type(schema: dict[str, Any], *, is_object: bool) -> str:

@@ -14,6 +14,7 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_bounds import with_quick_bounds
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
+from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json, unsound
@@ -259,7 +260,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
             yield from (
                 (pointer + join((name,)), member)
                 for name, member in node.items()
-                if name in {"$ref", "$dynamicRef", "$recursiveRef"} and isinstance(member, str)
+                if name in REFERENCES and isinstance(member, str)
             )
 
 

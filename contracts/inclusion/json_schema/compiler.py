@@ -19,7 +19,7 @@ from tidegate.contracts.inclusion.json_schema.dialect import (
     Dialect,
     dialect_of,
 )
-from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
+from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, shape
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
@@ -39,7 +39,7 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Side,
     TypeIs,
 )
-from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of, shape_of
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of
 
 MAX_DEPTH: Final = 110
 """Deepest nesting of schemas, references counted."""
@@ -183,7 +183,7 @@ class Compiler:
         """
         is_schema = isinstance(spot.schema, dict)
         if is_schema and not refers(spot.schema):
-            form: tuple[Hashable, ...] = (self.dialect, shape_of(without_annotations(spot.schema)), keyword)
+            form: tuple[Hashable, ...] = (self.dialect, shape(spot.schema), keyword)
         else:
             form = (self.own_shape, spot.pointer, keyword)
         place = self.place(spot, keyword) if is_schema else Place(self.side, spot.pointer)
@@ -192,7 +192,7 @@ class Compiler:
     @cached_property
     def own_shape(self) -> Hashable:
         """What only the same document has, annotations left out."""
-        return shape_of(without_annotations(self._document))
+        return shape(self._document)
 
     def outside(self, spot: Spot, keyword: str) -> Node:
         """Build what a reference says that is not followed; the published meta-schemas say the same everywhere."""
