@@ -143,7 +143,11 @@ class JsonSchemaFormat:
         """Say that a record which does not fit takes too many steps, where it does; None otherwise."""
         if self._judging is not None and self._judging.exceed(record):
             return UNDECIDED
-        return UNLISTED if self._listing is not None and self._listing.exceed(record) else None
+        return UNLISTED if self.takes_long(record) else None
+
+    def takes_long(self, record: Any) -> bool:
+        """Return whether a validator that remembers nothing looks at a record more than MAX_LISTED times."""
+        return self._listing is not None and self._listing.exceed(record)
 
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""

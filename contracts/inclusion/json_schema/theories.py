@@ -24,9 +24,8 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
 )
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
-    TooLargeError,
+    answer,
     automaton_of,
-    first_string,
 )
 from tidegate.contracts.inclusion.json_schema.values import MAX_EXACT, margin
 
@@ -261,7 +260,4 @@ def _readable(pattern: str) -> str:
 
 
 def _has_none(question: Question) -> bool:
-    try:
-        return first_string(question) is None
-    except TooLargeError:
-        return False
+    return answer(question) == (None, True)
