@@ -16,7 +16,8 @@ from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.formats.json_keywords import subschemas
-from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.rules.cel import roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select

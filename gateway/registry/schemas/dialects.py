@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.formats.json_keywords import subschemas
-from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 
 DRAFT_7: Final = Dialect.DRAFT7.uri
 """The `$schema` by which a schema without one is read on this face."""
