@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.changes import Change
-from tidegate.contracts.compatibility.consumers import compare_consumers, registered, touched
+from tidegate.contracts.compatibility.consumers import Reader, compare_consumers, readers_of, touched
 from tidegate.contracts.compatibility.declarations import compare_declarations
 from tidegate.contracts.compatibility.expectations import compare_expectations
 from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
@@ -19,7 +19,7 @@ from tidegate.contracts.compatibility.tables import compare_columns
 from tidegate.contracts.compatibility.texts import bounded_searches
 from tidegate.contracts.compatibility.versions import suggested_version
 from tidegate.contracts.document.fields import tokens
-from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
+from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.rules.reference_sets import with_reference_sets
 
 _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}
@@ -37,7 +37,7 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
     """
     directions = directions_of(base.compatibility if level is None else level)
     judges = Judge(with_reference_sets(base)), Judge(with_reference_sets(candidate))
-    consumers = registered(base, candidate)
+    consumers = tuple(readers_of(base.consumers, candidate.consumers).values())
     declared = _Declared(judges)
     with bounded_searches():
         changes = dict.fromkeys(_changes(*judges))
@@ -83,7 +83,7 @@ class _Declared:
         return frozenset(pointer for judge in self._judges for pointer in judge.fields.pointers())
 
 
-def _touched(change: Change, consumers: tuple[Consumer, ...], declared: _Declared) -> tuple[str, ...]:
+def _touched(change: Change, consumers: tuple[Reader, ...], declared: _Declared) -> tuple[str, ...]:
     if not change.breaks and not change.touches:
         return ()
     if change.consumer is not None:

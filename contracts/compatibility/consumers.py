@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.changes import Change
@@ -10,8 +12,8 @@ from tidegate.contracts.compatibility.finding import Comparison, Direction, Find
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.pointers import overlap
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
-from tidegate.contracts.compatibility.versions import major
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
+from tidegate.contracts.document.semver import major_of
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
@@ -27,26 +29,38 @@ CODES: Final = {
 """Every code that a comparison of consumers gives, and what it says. They are stable."""
 
 
-def registered(base: DataContract, candidate: DataContract) -> tuple[Consumer, ...]:
-    """Return the consumers of both contracts; one that stands in both reads what either says.
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A consumer, as several places name it.
 
-    A change cannot get rid of a consumer by leaving it out.
+    `reads` are the fields that one of them names, none for a reader of anything. `assumes` are the schemas that records
+    are assumed to fit; each is compared alone, because its references lead into itself, and because one that was never
+    sure must not hide that another is not sure any more.
     """
-    consumers = {each.id: each for each in base.consumers}
-    for each in candidate.consumers:
-        known = consumers.get(each.id)
-        if known is None:
-            consumers[each.id] = each
-            continue
-        # Who does not say what it reads may read anything.
+
+    id: str
+    reads: tuple[str, ...]
+    assumes: tuple[Any, ...]
+
+
+def readers_of(*lists: Iterable[Consumer]) -> dict[str, Reader]:
+    """Return the consumers of some lists by id; one that stands in several reads and assumes what any of them says.
+
+    A change cannot get rid of a consumer by leaving it out, or by saying in another way what it reads.
+    """
+    readers: dict[str, Reader] = {}
+    for each in chain(*lists):
+        known = readers.get(each.id, Reader(each.id, each.reads, ()))
+        # A consumer that does not say what it reads may read anything.
         reads = tuple(dict.fromkeys([*known.reads, *each.reads])) if known.reads and each.reads else ()
-        assumes = known.assumes if known.assumes is not None else each.assumes
-        consumers[each.id] = known.model_copy(update={"reads": reads, "assumes": assumes})
-    return tuple(consumers.values())
+        is_more = each.assumes is not None and each.assumes not in known.assumes
+        assumes = (*known.assumes, each.assumes) if is_more else known.assumes
+        readers[each.id] = Reader(each.id, reads, assumes)
+    return readers
 
 
 def touched(
-    fields: Collection[str], consumers: Collection[Consumer], declared: Container[str]
+    fields: Collection[str], consumers: Collection[Reader], declared: Container[str]
 ) -> tuple[str, ...]:
     """Return the ids of the consumers that read one of some fields, part of one, or what holds one; sorted.
 
@@ -72,7 +86,7 @@ def unacknowledged(
 
     Those are the ones that a breaking finding touches; a new major version needs nobody's word.
     """
-    if major(version) > major(comparison.against):
+    if major_of(version) > major_of(comparison.against):
         return ()
     asked = {
         consumer
@@ -85,34 +99,31 @@ def unacknowledged(
 
 def compare_consumers(base: Judge, candidate: Judge) -> Iterator[Change]:
     """Compare who is registered, and whether the records still keep what consumers take for granted."""
-    before = {each.id: (index, each) for index, each in enumerate(base.contract.consumers)}
-    after = {each.id: (index, each) for index, each in enumerate(candidate.contract.consumers)}
+    before, after = readers_of(base.contract.consumers), readers_of(candidate.contract.consumers)
     for name in dict.fromkeys([*after, *before]):
         old, new = before.get(name), after.get(name)
-        places = _place(new, candidate.contract), _place(old, base.contract)
+        places = _place(name, candidate.contract), _place(name, base.contract)
         if old is None or new is None:
             code, what = ("consumer.added", "new") if old is None else ("consumer.removed", "gone")
             yield Change(code, f"the consumer {name} is {what}", *places, Outcome.PROVEN)
-        elif (old[1].reads, old[1].assumes) != (new[1].reads, new[1].assumes):
+        elif old != new:
             sentence = f"the consumer {name} says in another way what it reads"
             yield Change("consumer.reads-changed", sentence, *places, Outcome.PROVEN)
     if (base.contract.schema_, base.contract.rules) != (candidate.contract.schema_, candidate.contract.rules):
-        for consumer in registered(base.contract, candidate.contract):
-            if consumer.assumes is not None:
-                places = (
-                    _place(after.get(consumer.id), candidate.contract),
-                    _place(before.get(consumer.id), base.contract),
-                )
-                yield from _assumption(consumer, base, candidate, places)
+        for reader in readers_of(base.contract.consumers, candidate.contract.consumers).values():
+            places = _place(reader.id, candidate.contract), _place(reader.id, base.contract)
+            for assumption in reader.assumes:
+                yield from _assumption(reader.id, assumption, (base, candidate), places)
 
 
 def _assumption(
-    consumer: Consumer, base: Judge, candidate: Judge, places: tuple[str, str]
+    name: str, assumes: Any, judges: tuple[Judge, Judge], places: tuple[str, str]
 ) -> Iterator[Change]:
+    base, candidate = judges
     try:
-        now = _keeps(candidate, consumer.assumes)
+        now = _keeps(candidate, assumes)
     except ContractError as error:
-        sentence = f"what {consumer.id} takes for granted is no JSON Schema: {error.problems[0].message}"
+        sentence = f"what {name} takes for granted is no JSON Schema: {error.problems[0].message}"
         code = "consumer.assumption-unproven"
         yield Change(
             code,
@@ -122,16 +133,16 @@ def _assumption(
             (),
             severity=FindingSeverity.WARNING,
             touches=True,
-            consumer=consumer.id,
+            consumer=name,
         )
         return
     if now.outcome is Outcome.PROVEN:
         return
-    was_sure = _keeps(base, consumer.assumes).outcome is Outcome.PROVEN
+    was_sure = _keeps(base, assumes).outcome is Outcome.PROVEN
     for difference in now.differences:
         outcome = difference.outcome if _is_written(candidate, difference) else Outcome.UNDETERMINED
         code = "consumer.assumption-broken" if was_sure else "consumer.assumption-unproven"
-        sentence = f"{consumer.id} takes for granted what records need not keep: {difference.sentence}"
+        sentence = f"{name} takes for granted what records need not keep: {difference.sentence}"
         yield Change(
             code,
             sentence,
@@ -142,7 +153,7 @@ def _assumption(
             FindingSeverity.WARNING,
             difference.counterexample if outcome is Outcome.REFUTED else None,
             touches=True,
-            consumer=consumer.id,
+            consumer=name,
         )
 
 
@@ -171,7 +182,8 @@ def _is_written(judge: Judge, difference: Difference) -> bool:
     return judge.plan.explain(shown.text.encode()).disposition.is_written
 
 
-def _place(found: tuple[int, Consumer] | None, contract: DataContract) -> str:
-    if found is None:
-        return "/consumers" if contract.consumers else ""
-    return f"/consumers/{found[0]}"
+def _place(name: str, contract: DataContract) -> str:
+    for index, each in enumerate(contract.consumers):
+        if each.id == name:
+            return f"/consumers/{index}"
+    return "/consumers" if contract.consumers else ""

@@ -23,16 +23,14 @@ from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_types import AvroType, TooDeepError, parse
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_records import decode_exactly
+from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Counterexample
 from tidegate.contracts.inclusion.avro.data import Sizes, encode, json_text, read
 from tidegate.contracts.inclusion.avro.documents import schema_of
 from tidegate.contracts.inclusion.avro.places import Filling
 from tidegate.contracts.inclusion.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
-from tidegate.contracts.inclusion.json_schema.formula import Formula
-from tidegate.contracts.inclusion.json_schema.nodes import Interner, Side
 from tidegate.contracts.inclusion.json_schema.values import text_of
-from tidegate.contracts.inclusion.json_schema.work import Work
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.rules.compiled import Path
 from tidegate.contracts.verdict import Disposition, Stage, Violation
@@ -72,17 +70,8 @@ class Judge:
 
     def takes_long(self, record: Any) -> bool:
         """Return whether the schema looks at a record more often than is judged; a nesting of forty levels may take 2^40 looks."""
-        work = self._work
-        return work is None or not work.effort(record).is_bounded
-
-    @cached_property
-    def _work(self) -> Work | None:
-        """How much work judging by a JSON Schema is; None for one too deep to be counted."""
-        definition = self.contract.schema_.definition
-        formula = Formula(
-            Side.ONE, definition if isinstance(definition, dict) else True, Interner(), formats_asserted=False
-        )
-        return None if formula.is_too_large or formula.is_too_deep else formula.work
+        payload_format = None if self.plan is None else self.plan.payload_format
+        return isinstance(payload_format, JsonSchemaFormat) and payload_format.takes_long(record)
 
     @cached_property
     def avro(self) -> AvroType | None:

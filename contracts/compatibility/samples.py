@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidegate.contracts.document.fields import tokens
-from tidegate.contracts.inclusion.json_schema.regular import (
-    Question,
-    TooLargeError,
-    automaton_of,
-    first_string,
-)
+from tidegate.contracts.document.fields import tokens, value_at
+from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.rules.places import EACH, Path
 
 _MAX_DEPTH: Final = 24
@@ -133,10 +128,7 @@ class _Guess:
         return merged
 
     def _target(self, reference: str) -> Any:
-        target = self._root
-        for token in tokens(reference.removeprefix("#")):
-            target = target.get(token) if isinstance(target, dict) else None
-        return target if reference.startswith("#") else None
+        return value_at(self._root, tokens(reference[1:])) if reference.startswith("#") else None
 
 
 def _type(schema: dict[str, Any], *, is_object: bool) -> str:
@@ -156,14 +148,9 @@ def _string(schema: dict[str, Any]) -> str:
 
 def _matching(schema: dict[str, Any]) -> str | None:
     """Return a shortest string of a pattern that is long enough, and not too long."""
-    pattern, most = schema["pattern"], schema.get("maxLength")
-    if automaton_of(pattern) is None:
-        return None
-    least = int(schema.get("minLength", 0))
-    try:
-        return first_string(Question((pattern,), (), least, None if most is None else int(most)))
-    except TooLargeError:
-        return None
+    most = schema.get("maxLength")
+    length = int(schema.get("minLength", 0)), None if most is None else int(most)
+    return answer(Question((schema["pattern"],), (), *length))[0]
 
 
 def _number(schema: dict[str, Any], *, is_whole: bool) -> Any:

@@ -14,12 +14,7 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped] # it publishes no types
 
-from tidegate.contracts.inclusion.json_schema.regular import (
-    Question,
-    TooLargeError,
-    automaton_of,
-    first_string,
-)
+from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 
 MAX_SEARCHES: Final = 200
 """Most searches of one comparison."""
@@ -67,12 +62,9 @@ def _may_search() -> bool:
 @lru_cache(maxsize=1024)
 def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
     """Return a string, and whether the answer is certain."""
-    if not all(is_common(each) and automaton_of(each) is not None for each in (*inside, *outside)):
+    if not all(is_common(each) for each in (*inside, *outside)):
         return None, False
-    try:
-        return first_string(Question(inside, outside)), True
-    except TooLargeError:
-        return None, False
+    return answer(Question(inside, outside))
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidegate.contracts.compatibility.finding import Finding, FindingSeverity
+from tidegate.contracts.document.semver import next_major, next_minor, next_patch
 
 _ANNOTATIONS: Final = frozenset(
     {
@@ -26,19 +27,11 @@ def suggested_version(base: str, findings: Iterable[Finding]) -> str:
     the version that is due is followed by that version.
     """
     findings = tuple(findings)
-    core, _, prerelease = base.partition("-")
-    numbers = [int(part) for part in core.split(".")]
     if any(finding.severity is FindingSeverity.BREAKING for finding in findings):
-        part = 0
+        due, end = next_major(base), ".0.0"
     elif any(finding.code not in _ANNOTATIONS for finding in findings):
-        part = 1
+        due, end = next_minor(base), ".0"
     else:
-        part = 2
-    if prerelease and not any(numbers[part + 1 :]):
-        return core
-    return ".".join(str(number) for number in [*numbers[:part], numbers[part] + 1, *([0] * (2 - part))])
-
-
-def major(version: str) -> int:
-    """Return the major number of a version."""
-    return int(version.split(".", maxsplit=1)[0])
+        return next_patch(base)
+    core, _, prerelease = base.partition("-")
+    return core if prerelease and core.endswith(end) else due

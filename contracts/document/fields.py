@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Protocol
+from typing import Any, Protocol
 
 from tidegate.contracts.document.source import escape
 
@@ -74,6 +75,18 @@ def tokens(pointer: str) -> tuple[str, ...]:
 def join(parts: tuple[str, ...]) -> str:
     """Write a JSON Pointer."""
     return "".join(f"/{escape(part)}" for part in parts)
+
+
+def value_at(document: Any, path: Iterable[str], missing: Any = None) -> Any:
+    """Return what stands in a document at the tokens of a JSON Pointer; `missing` where they lead nowhere."""
+    for token in path:
+        if isinstance(document, dict) and token in document:
+            document = document[token]
+        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
+            document = document[int(token)]
+        else:
+            return missing
+    return document
 
 
 def suggestion(pointer: str, fields: SchemaFields) -> str:

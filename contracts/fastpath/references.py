@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.fields import tokens, value_at
 from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
 
 _MAX_NODES: Final = 20_000
@@ -66,12 +66,7 @@ class _Inliner:
     def _named(self, reference: str) -> Any:
         if (reference != "#" and not reference.startswith("#/")) or "%" in reference:
             raise NotInlinedError
-        target: Any = self._root
-        for token in tokens(reference[1:]):
-            if isinstance(target, list) and token.isdecimal() and int(token) < len(target):
-                target = target[int(token)]
-            elif isinstance(target, dict) and token in target:
-                target = target[token]
-            else:
-                raise NotInlinedError
+        target = value_at(self._root, tokens(reference[1:]), NotInlinedError)
+        if target is NotInlinedError:
+            raise NotInlinedError
         return target

@@ -14,6 +14,7 @@ from referencing.jsonschema import DRAFT202012
 
 from tidegate.contracts.document.fields import ANY_TYPE, FieldType, join, tokens
 from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.formats.json_work import base_of
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _beside(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[A
 
 
 def _all_of(schema: dict[str, Any], resolver: Resolver[Any]) -> Iterator[tuple[Any, Resolver[Any]]]:
-    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+    for keyword in REFERENCES:
         if isinstance(schema.get(keyword), str):
             try:
                 resolved = resolver.lookup(schema[keyword])

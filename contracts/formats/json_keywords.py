@@ -5,8 +5,10 @@ Source: JSON Schema drafts 4, 6 and 7, validation; 2019-09 chapter 9 and 2020-12
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
+
+from tidegate.contracts.document.fields import tokens, value_at
 
 ONE_SCHEMA: Final = frozenset(
     {
@@ -30,6 +32,34 @@ SCHEMA_MAP: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
 """Their value is an object of schemas by name; `dependencies` may hold lists of names, too."""
+
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+"""Their value names a schema."""
+_MAX_CHAIN: Final = 16
+
+
+def subschemas(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield what stands where a schema holds others, each with its path from the schema, in the schema's order."""
+    for keyword, value in schema.items():
+        if isinstance(value, list) and keyword in SCHEMA_LIST:
+            yield from (((keyword, str(index)), part) for index, part in enumerate(value))
+        elif isinstance(value, dict) and keyword in SCHEMA_MAP:
+            yield from (((keyword, name), part) for name, part in value.items())
+        elif keyword in ONE_SCHEMA:
+            yield (keyword,), value
+
+
+def dereferenced(root: Any, schema: Any) -> Any:
+    """Return what a schema leads to through local references `#/...`; None for nothing, or a longer chain of them.
+
+    A reference that leads elsewhere stays as it is.
+    """
+    for _ in range(_MAX_CHAIN):  # a chain of references may be a circle
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        schema = value_at(root, tokens(reference))
+    return None
 
 
 def subschemas_changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

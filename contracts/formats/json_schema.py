@@ -14,6 +14,7 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_bounds import with_quick_bounds
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
+from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
 from tidegate.contracts.formats.json_records import decode_json, unsound
@@ -142,7 +143,11 @@ class JsonSchemaFormat:
         """Say that a record which does not fit takes too many steps, where it does; None otherwise."""
         if self._judging is not None and self._judging.exceed(record):
             return UNDECIDED
-        return UNLISTED if self._listing is not None and self._listing.exceed(record) else None
+        return UNLISTED if self.takes_long(record) else None
+
+    def takes_long(self, record: Any) -> bool:
+        """Return whether a validator that remembers nothing looks at a record more than MAX_LISTED times."""
+        return self._listing is not None and self._listing.exceed(record)
 
     def refusing(self, record: Any) -> frozenset[str]:
         """JSON Pointers into the schema of the keywords that refuse a record; none when it fits."""
@@ -259,7 +264,7 @@ def _references(definition: Schema) -> Iterator[tuple[str, str]]:
             yield from (
                 (pointer + join((name,)), member)
                 for name, member in node.items()
-                if name in {"$ref", "$dynamicRef", "$recursiveRef"} and isinstance(member, str)
+                if name in REFERENCES and isinstance(member, str)
             )
 
 

@@ -18,6 +18,7 @@ from referencing.jsonschema import DRAFT202012
 
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.errors import ContractError
+from tidegate.contracts.formats.json_keywords import REFERENCES
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
@@ -31,7 +32,6 @@ MAX_CHAIN: Final = 5_000
 """Longest chain of subschemas through references: compiling takes the square of it, 0.2 s for this one."""
 _DEFINITION: Final = "/schema/definition"
 _ROOT: Final = "urn:tidegate:schema"
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _HERE: Final = ("not", "if", "then", "else")
 _HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
 _HERE_MAPS: Final = ("dependentSchemas", "dependencies")
@@ -151,7 +151,7 @@ class _Work:
                 schema.below.append((about, part))
                 if is_new:
                     yield part, _inside(resolver, node)
-        for keyword in _REFERENCES:
+        for keyword in REFERENCES:
             reference = schema.node.get(keyword)
             if isinstance(reference, str):
                 yield from self._referred(schema, reference, resolver)

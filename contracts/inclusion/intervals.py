@@ -14,8 +14,8 @@ from typing import Any, Final
 
 Cut = tuple[Any, int]
 
-_BEFORE_ALL: Final[Cut] = (-math.inf, 0)
-_AFTER_ALL: Final[Cut] = (math.inf, 0)
+BEFORE_ALL: Final[Cut] = (-math.inf, 0)
+AFTER_ALL: Final[Cut] = (math.inf, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Intervals:
     @classmethod
     def between(cls, low: Cut | None, high: Cut | None) -> Intervals:
         """Make an interval; None for no end."""
-        low, high = low or _BEFORE_ALL, high or _AFTER_ALL
+        low, high = low or BEFORE_ALL, high or AFTER_ALL
         return cls(((low, high),)) if low < high else cls()
 
     def complement(self) -> Intervals:
         """Make the set of all other values."""
-        cuts = [_BEFORE_ALL, *(cut for part in self.parts for cut in part), _AFTER_ALL]
+        cuts = [BEFORE_ALL, *(cut for part in self.parts for cut in part), AFTER_ALL]
         gaps = zip(cuts[::2], cuts[1::2], strict=True)
         return Intervals(tuple((low, high) for low, high in gaps if low < high))
 
@@ -62,15 +62,15 @@ class Intervals:
     def wholes(self) -> Iterator[int]:
         """Yield an integer of each interval that has one."""
         for low, high in self.parts:
-            first = _first_whole(low)
+            first = first_whole(low)
             if first is None:
-                last = _first_whole(high)
+                last = first_whole(high)
                 yield 0 if last is None else last - 1
             elif (first, 0) < high:
                 yield first
 
 
-def _first_whole(cut: Cut) -> int | None:
+def first_whole(cut: Cut) -> int | None:
     """Return the smallest integer behind a cut; None before all and after all."""
     value, is_after = cut
     if isinstance(value, float):

@@ -15,8 +15,9 @@ from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import Problem
-from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from tidegate.contracts.formats.json_keywords import subschemas
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 from tidegate.contracts.judge.plan import schema_fields
 from tidegate.contracts.rules.cel import roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
@@ -205,14 +206,7 @@ def _schemas(definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(part, dict):
             continue
         yield pointer, part
-        for word, value in part.items():
-            below = f"{pointer}/{escape(word)}"
-            if word in SCHEMA_LIST and isinstance(value, list):
-                pending.extend((f"{below}/{index}", each) for index, each in enumerate(value))
-            elif word in SCHEMA_MAP and isinstance(value, dict):
-                pending.extend((f"{below}/{escape(name)}", each) for name, each in value.items())
-            elif word in ONE_SCHEMA:
-                pending.append((below, value))
+        pending.extend((pointer + join(path), each) for path, each in subschemas(part))
 
 
 def _is_extension(word: str) -> bool:

@@ -9,8 +9,9 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
-from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.fields import join, tokens, value_at
 from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.formats.json_keywords import REFERENCES
 
 Path = tuple[str | int, ...]
 """Where a value stands in a record: names of properties, and positions in arrays."""
@@ -209,7 +210,7 @@ class _JsonWalk(_Walk):
     def _parts(self, schema: Any) -> Iterator[tuple[str | None, Any]]:
         if not isinstance(schema, dict):
             return
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        for keyword in REFERENCES:
             if isinstance(schema.get(keyword), str):
                 yield None, self._referred(schema[keyword])
         for keyword in self._BESIDE:
@@ -232,12 +233,7 @@ class _JsonWalk(_Walk):
         if fragment and not fragment.startswith("/"):
             return self._anchors.get(f"#{fragment}")
         node = self._anchors.get(base, self._definition) if base else self._definition
-        for token in tokens(fragment):
-            if isinstance(node, list) and token.isdigit() and int(token) < len(node):
-                node = node[int(token)]
-            else:
-                node = node.get(token) if isinstance(node, dict) else None
-        return node
+        return value_at(node, tokens(fragment))
 
 
 class _AvroWalk(_Walk):

@@ -16,6 +16,8 @@ from functools import lru_cache
 from typing import Final
 
 from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.compatibility.levels import directions_of, is_transitive
+from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
 from tidegate.contracts.inclusion.json_schema import Pair
@@ -27,6 +29,7 @@ from tidegate.gateway.registry.schemas.parsing import ParsedSchema, is_json_sche
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL
 
 _REMEMBERED = 512
+Directions = frozenset[Direction]
 _NOT_READABLE: Final = "schema.not-readable"
 _ONE_DRAFT: Final = (
     "{reading:'a schema that names no draft is draft 7 for some clients and 2020-12 for others: name its draft in "
@@ -59,18 +62,19 @@ class CompatibilityAnswer:
 
 def check_compatibility(new: ParsedSchema, config: Config, history: Iterable[Earlier]) -> CompatibilityAnswer:
     """Compare a schema with earlier ones, newest first, as the level says; stop at the first that does not fit."""
-    level = config.level or DEFAULT_LEVEL
-    if level == "NONE":
+    level = Compatibility(config.level or DEFAULT_LEVEL)
+    directions = directions_of(level)
+    if not directions:
         return CompatibilityAnswer()
     warnings: tuple[str, ...] = ()
     for earlier in history:
         readings = _readings(earlier.schema, new)
-        messages = _compare(earlier, new, level, readings)
-        if messages and config.policy == LENIENT and _passes_leniently(readings, level):
+        messages = _compare(earlier, new, directions, readings)
+        if messages and config.policy == LENIENT and _passes_leniently(readings, directions):
             warnings += messages
         elif messages:
             return CompatibilityAnswer((*messages, f"{{compatibility: '{level}'}}"), warnings)
-        if not level.endswith("_TRANSITIVE"):
+        if not is_transitive(level):
             break
     return CompatibilityAnswer((), warnings)
 
@@ -131,28 +135,26 @@ def _readings(old: ParsedSchema, new: ParsedSchema) -> tuple[_Reading, ...]:
 
 
 def _compare(
-    earlier: Earlier, new: ParsedSchema, level: str, readings: tuple[_Reading, ...]
+    earlier: Earlier, new: ParsedSchema, directions: Directions, readings: tuple[_Reading, ...]
 ) -> tuple[str, ...]:
     """Return what speaks against a schema; what does so in some readings only names them."""
     if earlier.schema.schema_type != new.schema_type:
         told = f"{earlier.name} is of type {earlier.schema.schema_type}, the new schema of type {new.schema_type}"
         return (f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{told}'}}",)
-    found = [_told(earlier.name, reading, level) for reading in readings]
+    found = [_told(earlier.name, reading, directions) for reading in readings]
     everywhere = set.intersection(*({plain for plain, _ in each} for each in found))
     messages = (plain if plain in everywhere else named for each in found for plain, named in each)
     distinct = tuple(dict.fromkeys(messages))
     return distinct if everywhere.issuperset(distinct) else (*distinct, _ONE_DRAFT)
 
 
-def _told(name: str, reading: _Reading, level: str) -> list[tuple[str, str]]:
+def _told(name: str, reading: _Reading, directions: Directions) -> list[tuple[str, str]]:
     """Return what speaks against the new schema in one reading: each message without and with the reading's name."""
     if not reading.is_meant:
         return []
     old_as, new_as = _named(reading.old), _named(reading.new)
     messages: list[tuple[str, str]] = []
-    for direction in (Direction.BACKWARD, Direction.FORWARD):
-        if not level.startswith((direction.name, "FULL")):
-            continue
+    for direction in sorted(directions):
         is_back = direction is Direction.BACKWARD
         if reading.is_broken:
             messages += [(_broken(new_as), _broken(new_as))] if is_back else []
@@ -201,20 +203,16 @@ def _message(difference: Difference, what: str, direction: Direction) -> str:
     )
 
 
-def _passes_leniently(readings: tuple[_Reading, ...], level: str) -> bool:
+def _passes_leniently(readings: tuple[_Reading, ...], directions: Directions) -> bool:
     """Return whether a change is harmless to all who use declared properties only: the lenient policy's question."""
-    return all(_is_lenient(reading, level) for reading in readings if reading.is_meant)
+    return all(_is_lenient(reading, directions) for reading in readings if reading.is_meant)
 
 
-def _is_lenient(reading: _Reading, level: str) -> bool:
+def _is_lenient(reading: _Reading, directions: Directions) -> bool:
     old, new = reading.old, reading.new
     if old.schema_type != new.schema_type or old.schema_type == AVRO or reading.is_broken:
         return False
-    pairs = []
-    if level.startswith(("BACKWARD", "FULL")):
-        pairs.append((old, new))
-    if level.startswith(("FORWARD", "FULL")):
-        pairs.append((new, old))
+    pairs = [(old, new) if each is Direction.BACKWARD else (new, old) for each in sorted(directions)]
     asked = [(json_text(closed(one.definition)), json_text(opened(other.definition))) for one, other in pairs]
     return all(
         _included(JSON, writer, reader, Direction.BACKWARD).outcome is Outcome.PROVEN

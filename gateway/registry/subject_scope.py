@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidegate.contracts.document.model import Status
+from tidegate.contracts.document.model import Compatibility, Status
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.schemas.errors import read_only
 from tidegate.gateway.registry.schemas.names import GLOBAL, scopes, topic_of
@@ -13,15 +13,7 @@ from tidegate.gateway.storage.sql import Stores
 
 DEFAULT_LEVEL = "BACKWARD"
 ENFORCED = (Status.ACTIVE.value, Status.DEPRECATED.value)
-LEVELS = (
-    "NONE",
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-)
+LEVELS = tuple(each.value for each in Compatibility)
 POLICIES = ("STRICT", "LENIENT")
 READWRITE, READONLY, READONLY_OVERRIDE, IMPORT = MODES = (
     "READWRITE",

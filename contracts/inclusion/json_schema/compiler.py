@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -14,12 +14,11 @@ from referencing.jsonschema import DRAFT3, specification_with
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.inclusion.json_schema.dialect import (
     FORMATS,
-    KEYWORDS,
     METASCHEMAS,
     Dialect,
     dialect_of,
 )
-from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, without_annotations
+from tidegate.contracts.inclusion.json_schema.document import Spot, Survey, refers, shape
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     All,
@@ -39,7 +38,7 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Side,
     TypeIs,
 )
-from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of, shape_of
+from tidegate.contracts.inclusion.json_schema.values import ANYTHING, key_of
 
 MAX_DEPTH: Final = 110
 """Deepest nesting of schemas, references counted."""
@@ -59,19 +58,18 @@ class Compiler:
         side: Side,
         document: Any,
         interner: Interner,
-        handlers: Mapping[str, Handler],
+        handlers: Mapping[Dialect, Mapping[str, Handler]],
         *,
         formats_asserted: bool,
     ) -> None:
-        """Take a document and what each keyword says (`keywords.HANDLERS`), by name."""
+        """Take a document and what each keyword says (`keywords.HANDLERS`)."""
         self.side = side
-        self._handlers = handlers
         self._document = document
         self._interner = interner
         self._document_id = interner.new_id()
         self.dialect = dialect_of(document)
         self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
-        self.keywords = KEYWORDS[self.dialect or Dialect.DRAFT202012]
+        self.handlers = handlers[self.dialect or Dialect.DRAFT202012]
         self._known: dict[int, Definition] = {}
         self._schemas = Survey(document, self.dialect)
         self._flat: dict[str, dict[int, frozenset[int]]] = {"all": {}, "any": {}}
@@ -122,10 +120,10 @@ class Compiler:
 
     def _compiled(self, spot: Spot) -> Node:
         schema: dict[str, Any] = spot.schema
-        keywords = self.keywords
+        counting: Collection[str] = self.handlers
         if self.dialect is not None and self.dialect <= Dialect.DRAFT7 and "$ref" in schema:
-            keywords = frozenset({"$ref"})
-        parts = [self._handlers[keyword](self, spot, keyword) for keyword in schema if keyword in keywords]
+            counting = ("$ref",)
+        parts = [self.handlers[keyword](self, spot, keyword) for keyword in schema if keyword in counting]
         return self.all(Place(self.side, spot.pointer, "", schema), parts)
 
     def each(self, spot: Spot, keyword: str) -> list[Node]:
@@ -183,7 +181,7 @@ class Compiler:
         """
         is_schema = isinstance(spot.schema, dict)
         if is_schema and not refers(spot.schema):
-            form: tuple[Hashable, ...] = (self.dialect, shape_of(without_annotations(spot.schema)), keyword)
+            form: tuple[Hashable, ...] = (self.dialect, shape(spot.schema), keyword)
         else:
             form = (self.own_shape, spot.pointer, keyword)
         place = self.place(spot, keyword) if is_schema else Place(self.side, spot.pointer)
@@ -192,7 +190,7 @@ class Compiler:
     @cached_property
     def own_shape(self) -> Hashable:
         """What only the same document has, annotations left out."""
-        return shape_of(without_annotations(self._document))
+        return shape(self._document)
 
     def outside(self, spot: Spot, keyword: str) -> Node:
         """Build what a reference says that is not followed; the published meta-schemas say the same everywhere."""

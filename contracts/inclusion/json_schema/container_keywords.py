@@ -45,7 +45,7 @@ def _prefix_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
 def _items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     if isinstance(spot.schema[keyword], list):
         return _prefix_items(compiler, spot, keyword)
-    first = len(spot.schema.get("prefixItems", ())) if "prefixItems" in compiler.keywords else 0
+    first = len(spot.schema.get("prefixItems", ())) if "prefixItems" in compiler.handlers else 0
     return compiler.items_from(compiler.place(spot, keyword), first, compiler.schema(spot.at(keyword)))
 
 
@@ -166,25 +166,26 @@ def _unevaluated_properties(compiler: Compiler, spot: Spot, keyword: str) -> Nod
     return unevaluated_properties(compiler, spot) or compiler.opaque(spot, keyword, OBJECT)
 
 
-CONTAINER_HANDLERS: Final[dict[str, Handler]] = {
+EVERYWHERE: Final[dict[str, Handler]] = {
     "minItems": _item_count,
     "maxItems": _item_count,
     "uniqueItems": _unique_items,
-    "prefixItems": _prefix_items,
     "items": _items,
-    "additionalItems": _additional_items,
-    "contains": _contains,
     "minProperties": _property_count,
     "maxProperties": _property_count,
     "required": _required,
     "properties": _properties,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
-    "propertyNames": _property_names,
+    "dependencies": _dependent_schemas,
+}
+"""The formula of each keyword about arrays and objects that every dialect has."""
+UNTIL_2019: Final[dict[str, Handler]] = {"additionalItems": _additional_items}
+FROM_6: Final[dict[str, Handler]] = {"contains": _contains, "propertyNames": _property_names}
+FROM_2019: Final[dict[str, Handler]] = {
     "dependentRequired": _dependent_required,
     "dependentSchemas": _dependent_schemas,
-    "dependencies": _dependent_schemas,
     "unevaluatedItems": _unevaluated_items,
     "unevaluatedProperties": _unevaluated_properties,
 }
-"""The formula of each keyword about arrays and objects."""
+FROM_2020: Final[dict[str, Handler]] = {"prefixItems": _prefix_items}

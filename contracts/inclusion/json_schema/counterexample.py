@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
+from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.formats.json_records import MAX_DEPTH, decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion.answer import Counterexample
@@ -33,6 +34,7 @@ MAX_EFFORT: Final = 3_000_000
 _MAX_TRIES_OF_ALL: Final = 6_000
 _LEAST_TRIES: Final = 12
 _MAX_PARTS: Final = 2_000
+_NOWHERE: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +213,8 @@ def _question(gap: Gap) -> tuple[frozenset[int], frozenset[int], int]:
 
 def _at(document: Any, field: tuple[str, ...]) -> list[Any]:
     """Return the value at a place in a document, in a list; none where names or indexes lead nowhere."""
-    for token in field:
-        if isinstance(document, dict) and token in document:
-            document = document[token]
-        elif isinstance(document, list) and token.isdecimal() and int(token) < len(document):
-            document = document[int(token)]
-        else:
-            return []
-    return [document]
+    found = value_at(document, field, _NOWHERE)
+    return [] if found is _NOWHERE else [found]
 
 
 def _is_near(pointer: str, refused: str) -> bool:

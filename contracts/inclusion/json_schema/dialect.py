@@ -1,4 +1,4 @@
-"""What a `$schema` changes: which keywords count, what they mean, which formats are asserted.
+"""What a `$schema` changes: the drafts, and which formats each asserts.
 
 Source: JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12; where they leave a choice, what jsonschema-rs does, because
 that is what records are judged with (`dependencies` counts in every draft, `content*` is asserted in 6 and 7 only).
@@ -35,26 +35,6 @@ _URIS: Final = {
 _BY_URI: Final = {uri.rstrip("#"): dialect for dialect, uri in _URIS.items()}
 METASCHEMAS: Final = frozenset(_BY_URI)
 """The URIs of the published meta-schemas, without an empty fragment."""
-
-_EVERYWHERE: Final = (
-    frozenset(
-        {"type", "enum", "multipleOf", "minimum", "maximum", "minLength", "maxLength", "pattern", "format"}
-    )
-    | {"items", "minItems", "maxItems", "uniqueItems", "allOf", "anyOf", "oneOf", "not", "$ref"}
-    | {"properties", "patternProperties", "additionalProperties", "required", "dependencies"}
-    | {"minProperties", "maxProperties"}
-)
-_FROM_6: Final = {"const", "contains", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"}
-_FROM_2019: Final = {"dependentRequired", "dependentSchemas", "unevaluatedItems", "unevaluatedProperties"}
-_CONTENT: Final = {"contentEncoding", "contentMediaType"}
-KEYWORDS: Final = {
-    Dialect.DRAFT4: _EVERYWHERE | {"additionalItems"},
-    Dialect.DRAFT6: _EVERYWHERE | _FROM_6 | _CONTENT | {"additionalItems"},
-    Dialect.DRAFT7: _EVERYWHERE | _FROM_6 | _CONTENT | {"additionalItems", "if"},
-    Dialect.DRAFT201909: _EVERYWHERE | _FROM_6 | _FROM_2019 | {"additionalItems", "if", "$recursiveRef"},
-    Dialect.DRAFT202012: _EVERYWHERE | _FROM_6 | _FROM_2019 | {"prefixItems", "if", "$dynamicRef"},
-}
-"""The keywords that refuse a value, by dialect; what modifies another keyword (`then`, `minContains`) goes with it."""
 
 _FORMATS_4: Final = frozenset(
     {"date", "date-time", "email", "hostname", "ipv4", "ipv6", "regex", "time", "uri"}

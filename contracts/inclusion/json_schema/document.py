@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from referencing import Specification
 
 from tidegate.contracts.document.source import escape
-from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
+from tidegate.contracts.formats.json_keywords import REFERENCES, subschemas_changed
 from tidegate.contracts.inclusion.json_schema.dialect import Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.values import shape_of
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library gives it to everybody and exports it nowhere
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _IDS: Final = frozenset({"$id", "id"})
 _NOTED: Final = frozenset({"$id", "id", "$schema", "$dynamicAnchor", "$recursiveAnchor"})
 _NESTED: Final = frozenset({dict, list})
-_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
@@ -122,66 +122,18 @@ class Survey:
         return self._anchors.get(reference.rpartition("#")[2], 0) > 1
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two schema documents differ in annotations and in the order of members only, and so say the same."""
-    if _are_alike(one, other, may_be_annotated=False):
-        return True
-    return _are_alike(one, other, may_be_annotated=True) and not any(
-        map(_refers_to_annotations, (one, other))
-    )
+def shape(document: Any) -> Hashable:
+    """Return what two documents share that differ in annotations and in the order of members only, and so say the same."""
+    return shape_of(_without_annotations(document))
 
 
-def _are_alike(one: Any, other: Any, *, may_be_annotated: bool) -> bool:
-    """Compare two schemas, or with `may_be_annotated=False` any two values. For `==` alone, 1 is true."""
-    if one.__class__ is not other.__class__:
-        return False
-    if isinstance(one, list):
-        return len(one) == len(other) and all(
-            _are_alike(each, beside, may_be_annotated=may_be_annotated)
-            for each, beside in zip(one, other, strict=True)
-        )
-    if not isinstance(one, dict):
-        return bool(one == other) and repr(one) == repr(other)
-    left_out = _ANNOTATIONS if may_be_annotated else frozenset()
-    if not may_be_annotated and len(one) != len(other):
-        return False
-    if may_be_annotated and one.keys() - left_out != other.keys() - left_out:
-        return False
-    return all(
-        name in other and _are_members_alike(name, each, other[name], may_be_annotated=may_be_annotated)
-        for name, each in one.items()
-        if name not in left_out
-    )
-
-
-def _are_members_alike(keyword: str, one: Any, other: Any, *, may_be_annotated: bool) -> bool:
-    if not may_be_annotated:
-        return _are_alike(one, other, may_be_annotated=False)
-    if keyword in SCHEMA_MAP and isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            _are_alike(each, other[name], may_be_annotated=True) for name, each in one.items()
-        )
-    is_schema = keyword in ONE_SCHEMA or (keyword in SCHEMA_LIST and isinstance(one, list))
-    return _are_alike(one, other, may_be_annotated=is_schema)
-
-
-def without_annotations(schema: Any) -> Any:
+def _without_annotations(schema: Any) -> Any:
     """Leave out what says nothing about a record, wherever a schema stands; nothing where a reference may lead there."""
-    return schema if _refers_to_annotations(schema) else _stripped(schema)
+    return schema if _refers_to_annotations(schema) else subschemas_changed(schema, _stripped)
 
 
-def _stripped(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    kept: dict[str, Any] = {}
-    for keyword, value in schema.items():
-        if keyword in SCHEMA_MAP and isinstance(value, dict):
-            kept[keyword] = {name: _stripped(each) for name, each in value.items()}
-        elif keyword in SCHEMA_LIST and isinstance(value, list):
-            kept[keyword] = [_stripped(each) for each in value]
-        elif keyword not in _ANNOTATIONS:
-            kept[keyword] = _stripped(value) if keyword in ONE_SCHEMA else value
-    return kept
+def _stripped(schema: dict[str, Any]) -> dict[str, Any]:
+    return {keyword: value for keyword, value in schema.items() if keyword not in _ANNOTATIONS}
 
 
 def refers(value: Any) -> bool:
@@ -201,4 +153,4 @@ def _references(value: Any) -> Iterator[str]:
             stack.extend(node)
         elif isinstance(node, dict):
             stack.extend(node.values())
-            yield from (str(node[keyword]) for keyword in _REFERENCES if keyword in node)
+            yield from (str(node[keyword]) for keyword in REFERENCES if keyword in node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.json_work import TooMuchWorkError, check_work
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, TooDeepError
+from tidegate.contracts.inclusion.json_schema.document import shape
 from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
 from tidegate.contracts.inclusion.json_schema.loops import loop_in
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
@@ -38,6 +40,11 @@ class Formula:
     def is_too_large(self) -> bool:
         """Whether the schema has too many parts, or is nested too deeply, to be looked at."""
         return exceeds(self.schema, MAX_NESTING, MAX_PARTS)
+
+    @cached_property
+    def shape(self) -> Hashable:
+        """What schemas share that say the same in the same words."""
+        return shape(self.schema)
 
     @cached_property
     def is_too_costly(self) -> bool:

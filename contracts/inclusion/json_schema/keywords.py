@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import Final
 
+from tidegate.contracts.inclusion.json_schema import container_keywords as containers
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, Handler
-from tidegate.contracts.inclusion.json_schema.container_keywords import CONTAINER_HANDLERS
 from tidegate.contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.nodes import (
@@ -159,29 +159,41 @@ def _content(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return Opaque(compiler.number("content", keyword, *content), compiler.place(spot, keyword), STRING)
 
 
-HANDLERS: Final[dict[str, Handler]] = {
+_EVERYWHERE: Final[dict[str, Handler]] = {
     "$ref": _reference,
-    "$dynamicRef": _reference,
-    "$recursiveRef": _reference,
     "type": _type,
-    "const": _values,
     "enum": _values,
     "minimum": _bound,
     "maximum": _bound,
-    "exclusiveMinimum": _bound,
-    "exclusiveMaximum": _bound,
     "multipleOf": _multiple_of,
     "minLength": _length,
     "maxLength": _length,
     "pattern": _pattern,
     "format": _format,
-    "contentEncoding": _content,
-    "contentMediaType": _content,
     "allOf": _all_of,
     "anyOf": _any_of,
     "oneOf": _one_of,
     "not": _not,
-    "if": _if,
-    **CONTAINER_HANDLERS,
+    **containers.EVERYWHERE,
 }
-"""The formula of each keyword that refuses values."""
+_FROM_6: Final[dict[str, Handler]] = {
+    "const": _values,
+    "exclusiveMinimum": _bound,
+    "exclusiveMaximum": _bound,
+    **containers.FROM_6,
+}
+_IN_6_AND_7: Final[dict[str, Handler]] = {"contentEncoding": _content, "contentMediaType": _content}
+_FROM_7: Final[dict[str, Handler]] = {"if": _if}
+_6: Final = {**_EVERYWHERE, **_FROM_6}
+_2019: Final = {**_6, **_FROM_7, **containers.FROM_2019}
+
+HANDLERS: Final[dict[Dialect, dict[str, Handler]]] = {
+    Dialect.DRAFT4: {**_EVERYWHERE, **containers.UNTIL_2019},
+    Dialect.DRAFT6: {**_6, **_IN_6_AND_7, **containers.UNTIL_2019},
+    Dialect.DRAFT7: {**_6, **_IN_6_AND_7, **_FROM_7, **containers.UNTIL_2019},
+    Dialect.DRAFT201909: {**_2019, **containers.UNTIL_2019, "$recursiveRef": _reference},
+    Dialect.DRAFT202012: {**_2019, **containers.FROM_2020, "$dynamicRef": _reference},
+}
+"""The formula of each keyword that refuses values, by dialect; what modifies another keyword goes with that one."""
+KEYWORDS: Final = {dialect: frozenset(handlers) for dialect, handlers in HANDLERS.items()}
+"""The keywords that refuse a value, by dialect."""

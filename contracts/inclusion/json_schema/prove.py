@@ -10,7 +10,6 @@ from tidegate.contracts.inclusion.json_schema.candidates import Maker
 from tidegate.contracts.inclusion.json_schema.codes import difference
 from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
-from tidegate.contracts.inclusion.json_schema.document import is_same
 from tidegate.contracts.inclusion.json_schema.formula import Formula, Schema
 from tidegate.contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
 from tidegate.contracts.inclusion.json_schema.gathered import MAKERS
@@ -85,7 +84,7 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
     is_too_costly = old.is_too_costly or new.is_too_costly
     if not is_too_costly:
         _ = old.judge, new.judge  # raises for what is no schema, before all else
-    if old.formats_asserted == new.formats_asserted and is_same(old.schema, new.schema):
+    if old.formats_asserted == new.formats_asserted and old.shape == new.shape:
         return Inclusion(Outcome.PROVEN)
     if old.is_too_deep or new.is_too_deep:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("the schemas are too deeply nested"),))

@@ -175,6 +175,14 @@ def first_string(question: Question) -> str | None:
     return next(strings(question), None)
 
 
+def answer(question: Question) -> tuple[str | None, bool]:
+    """Return a shortest string that answers the question, None when none was found, and whether that is certain."""
+    try:
+        return first_string(question), True
+    except TooLargeError:
+        return None, False
+
+
 def strings(question: Question) -> Iterator[str]:
     """Return strings that answer the question, shorter ones first; at most one a state. Raises TooLargeError."""
     return _Search(question).strings()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
+from tidegate.contracts.inclusion.intervals import AFTER_ALL, BEFORE_ALL, Cut, first_whole
 from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
 from tidegate.contracts.inclusion.json_schema.evaluate import fits
 from tidegate.contracts.inclusion.json_schema.facts import Count
@@ -23,9 +24,8 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
 )
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
-    TooLargeError,
+    answer,
     automaton_of,
-    first_string,
 )
 from tidegate.contracts.inclusion.json_schema.values import MAX_EXACT, margin
 
@@ -53,41 +53,34 @@ WIDER_FORMATS: Final = {
 
 @dataclass(slots=True)
 class Line:
-    """The numbers between two ends; an end is a limit and whether the limit itself is left out."""
+    """The numbers between two cuts."""
 
-    low: tuple[Fraction, bool] | None = None
-    high: tuple[Fraction, bool] | None = None
+    low: Cut = BEFORE_ALL
+    high: Cut = AFTER_ALL
 
     def take(self, bound: Bound, *, is_kept: bool, slack: Fraction | int = 0) -> None:
         """Narrow to what keeps or breaks a bound, or comes nearer to that than `slack`."""
-        is_lower, is_exclusive = bound.is_lower is is_kept, bound.is_exclusive is is_kept
-        limit = bound.limit - slack if is_lower else bound.limit + slack
-        self._cut(limit, is_lower=is_lower, is_exclusive=is_exclusive and not slack)
-
-    def _cut(self, limit: Fraction, *, is_lower: bool, is_exclusive: bool) -> None:
-        end = (limit, is_exclusive)
+        is_lower = bound.is_lower is is_kept
+        is_exclusive = bound.is_exclusive is is_kept and not slack
         if is_lower:
-            self.low = end if self.low is None else max(self.low, end)
-        elif self.high is None or (limit, not is_exclusive) < (self.high[0], not self.high[1]):
-            self.high = end
+            self.low = max(self.low, (bound.limit - slack, int(is_exclusive)))
+        else:
+            self.high = min(self.high, (bound.limit + slack, int(not is_exclusive)))
 
     @property
     def is_empty(self) -> bool:
         """Whether no number is left."""
-        if self.low is None or self.high is None:
-            return False
-        return self.low[0] > self.high[0] or (self.low[0] == self.high[0] and (self.low[1] or self.high[1]))
+        return self.low >= self.high
+
+    @property
+    def ends(self) -> list[Fraction]:
+        """Return the lowest and the highest limit, as far as there is one."""
+        return [end for end, _ in (self.low, self.high) if isinstance(end, Fraction)]
 
     def multiples(self, step: Fraction) -> tuple[int | None, int | None]:
-        """Return the first and last factor of `step` in the line; None is without end."""
-        first = last = None
-        if self.low is not None:
-            factor = self.low[0] / step
-            first = math.floor(factor) + 1 if self.low[1] else math.ceil(factor)
-        if self.high is not None:
-            factor = self.high[0] / step
-            last = math.ceil(factor) - 1 if self.high[1] else math.floor(factor)
-        return first, last
+        """Return the first factor of `step` in the line, and the first behind it; None is without end."""
+        first, behind = (first_whole((end / step, side)) for end, side in (self.low, self.high))
+        return first, behind
 
 
 @dataclass(slots=True)
@@ -139,14 +132,14 @@ class NumberFacts:
         line = self.line
         if line.is_empty or self.double.is_empty or self._is_between_steps():
             return True
-        if line.low is not None and line.high is not None and line.low[0] == line.high[0]:
-            return self._excludes(line.low[0])
+        if len(line.ends) == 2 and line.ends[0] == line.ends[1]:
+            return self._excludes(line.ends[0])
         if self.step is None:
             return False
-        first, last = line.multiples(self.step)
-        if first is None or last is None or last - first >= _MAX_LISTED:
+        first, behind = line.multiples(self.step)
+        if first is None or behind is None or behind - first > _MAX_LISTED:
             return False
-        return all(self._excludes(factor * self.step) for factor in range(first, last + 1))
+        return all(self._excludes(factor * self.step) for factor in range(first, behind))
 
     def _is_between_steps(self) -> bool:
         """Return whether every number left is a multiple of what it must not be, or an integer though it must be none."""
@@ -267,7 +260,4 @@ def _readable(pattern: str) -> str:
 
 
 def _has_none(question: Question) -> bool:
-    try:
-        return first_string(question) is None
-    except TooLargeError:
-        return False
+    return answer(question) == (None, True)

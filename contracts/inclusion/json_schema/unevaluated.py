@@ -16,6 +16,7 @@ from functools import reduce
 from itertools import product
 from typing import Final
 
+from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
@@ -198,7 +199,7 @@ class _Collector:
 
     def _beside(self, spot: Spot) -> Iterator[tuple[Spot, tuple[Node, ...]]]:
         schema = spot.schema
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        for keyword in REFERENCES:
             if keyword in schema:
                 target = self._compiler.follow(spot, keyword)
                 if target is None:

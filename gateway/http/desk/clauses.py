@@ -8,8 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import Column, DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel, Ordered, RequiredWhen, Rule
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.formats.json_keywords import dereferenced
 from tidegate.contracts.verdict import Stage, Violation
 
 _CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
@@ -127,16 +130,15 @@ def _required(contract: DataContract, pointer: str) -> tuple[str, ...]:
     names = schema.get("required") if schema is not None else None
     if not isinstance(names, list):
         return ()
-    return tuple(f"{pointer}/{_escaped(name)}" for name in names if isinstance(name, str))
+    return tuple(f"{pointer}/{escape(name)}" for name in names if isinstance(name, str))
 
 
 def _subschema(definition: Any, pointer: str) -> Mapping[str, Any] | None:
     """Follow a record's pointer through `properties`, `items` and local references of a JSON Schema."""
     schema = _resolved(definition, definition)
-    for step in pointer.split("/")[1:]:
+    for name in tokens(pointer):
         if schema is None:
             return None
-        name = step.replace("~1", "/").replace("~0", "~")
         properties = schema.get("properties")
         if isinstance(properties, dict) and name in properties:
             schema = _resolved(definition, properties[name])
@@ -150,17 +152,8 @@ def _subschema(definition: Any, pointer: str) -> Mapping[str, Any] | None:
 
 
 def _resolved(definition: Any, schema: Any) -> Mapping[str, Any] | None:
-    for _ in range(16):  # a chain of references may be a circle
-        if not isinstance(schema, dict):
-            return None
-        reference = schema.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return schema
-        schema = definition
-        for step in reference[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            schema = schema.get(name) if isinstance(schema, dict) else None
-    return None
+    found = dereferenced(definition, schema)
+    return found if isinstance(found, dict) else None
 
 
 def _names(definition: Any) -> Iterator[str]:
@@ -180,10 +173,6 @@ def _names(definition: Any) -> Iterator[str]:
                     str(field["name"]) for field in fields if isinstance(field, dict) and "name" in field
                 )
             waiting += part.values()
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _lines(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

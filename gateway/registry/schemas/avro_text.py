@@ -108,7 +108,10 @@ def full_name(name: str, space: str) -> str:
 
 def named_types(schema: Any) -> dict[str, dict[str, Any]]:
     """Return every named type that a schema defines, by full name, each with its namespace written out."""
-    return dict(_named(schema, ""))
+    return {
+        name: {**found, "name": name.rpartition(".")[2], "namespace": name.rpartition(".")[0]}
+        for name, found in definitions(schema)
+    }
 
 
 def with_types(schema: Any, types: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -166,22 +169,23 @@ class _Resolver:
         return found
 
 
-def _named(schema: Any, space: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def definitions(schema: Any, space: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every named type that a schema defines with its full name, outer ones first."""
     if isinstance(schema, list):
         for branch in schema:
-            yield from _named(branch, space)
+            yield from definitions(branch, space)
     elif isinstance(schema, dict):
         kind = schema.get("type")
         if isinstance(kind, str) and kind in _NAMED and "name" in schema:
             name = full_name(schema["name"], _space_of(schema, space))
             space = name.rpartition(".")[0]
-            yield name, {**schema, "name": name.rpartition(".")[2], "namespace": space}
+            yield name, schema
             for field in schema.get("fields", ()):
-                yield from _named(field["type"], space)
+                yield from definitions(field["type"], space)
         elif isinstance(kind, dict | list):
-            yield from _named(kind, space)
+            yield from definitions(kind, space)
         for member in ("items", "values"):
-            yield from _named(schema.get(member), space)
+            yield from definitions(schema.get(member), space)
 
 
 def _space_of(schema: Mapping[str, Any], space: str) -> str:

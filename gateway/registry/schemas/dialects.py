@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import join
-from tidegate.contracts.formats.json_keywords import ONE_SCHEMA, SCHEMA_LIST, SCHEMA_MAP
-from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect
+from tidegate.contracts.formats.json_keywords import subschemas
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 
 DRAFT_7: Final = Dialect.DRAFT7.uri
 """The `$schema` by which a schema without one is read on this face."""
@@ -113,15 +114,11 @@ def _own(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _parts(schema: dict[str, Any], path: _Path) -> Iterator[tuple[Any, _Path]]:
-    for keyword, value in schema.items():
-        if isinstance(value, list) and keyword in SCHEMA_LIST:
-            below = (path, keyword)
-            yield from ((part, (below, str(index))) for index, part in enumerate(value))
-        elif isinstance(value, dict) and keyword in SCHEMA_MAP:
-            below = (path, keyword)
-            yield from ((part, (below, name)) for name, part in value.items())
-        elif keyword in ONE_SCHEMA:
-            yield value, (path, keyword)
+    for tokens, part in subschemas(schema):
+        below = path
+        for token in tokens:
+            below = (below, token)
+        yield part, below
 
 
 def _pointer(path: _Path) -> str:

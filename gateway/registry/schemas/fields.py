@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.json_keywords import dereferenced
 from tidegate.gateway.registry.schemas.avro_text import full_name
 from tidegate.gateway.registry.schemas.entities import AVRO
 from tidegate.gateway.registry.schemas.tags import TAGS
@@ -85,7 +86,7 @@ class _Json:
         self._root = root
 
     def walk(self, schema: Any, path: Path, name: str, depth: int) -> None:
-        schema = self._resolved(schema)
+        schema = dereferenced(self._root, schema)
         if not isinstance(schema, dict):
             return
         if depth > _MAX_DEPTH or len(self._fields.found) > _MAX_FIELDS:
@@ -108,7 +109,7 @@ class _Json:
 
     def _property(self, schema: Any, path: Path, name: str, depth: int) -> None:
         tags = schema.get(TAGS, ()) if isinstance(schema, dict) else ()
-        inner = self._resolved(schema)
+        inner = dereferenced(self._root, schema)
         if not isinstance(inner, dict):
             return
         types = inner.get("type", ())
@@ -125,17 +126,6 @@ class _Json:
             )
         )
         self.walk(inner, path, name, depth + 1)
-
-    def _resolved(self, schema: Any) -> Any:
-        for _ in range(_MAX_DEPTH):
-            reference = schema.get("$ref") if isinstance(schema, dict) else None
-            if not isinstance(reference, str) or not reference.startswith("#/"):
-                return schema
-            schema = self._root
-            for step in reference[2:].split("/"):
-                key = step.replace("~1", "/").replace("~0", "~")
-                schema = schema.get(key) if isinstance(schema, dict) else None
-        return None
 
 
 class _Avro:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urljoin
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+from tidegate.contracts.formats.json_keywords import REFERENCES
+
 _VALUES = ("enum", "const", "default", "examples", "example")
 
 
@@ -73,7 +74,7 @@ def _rewritten(part: Any, target: Callable[[str], str], *, drops_names: bool = F
         return part
     found = {}
     for name, member in part.items():
-        if name in _REFERENCES and isinstance(member, str):
+        if name in REFERENCES and isinstance(member, str):
             found[name] = target(member)
         elif not (drops_names and name in {"$id", "id", "$schema"}):
             found[name] = member if name in _VALUES else _rewritten(member, target)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidegate.gateway.registry.schemas.avro_text import full_name
+from tidegate.gateway.registry.schemas.avro_text import definitions
 from tidegate.gateway.registry.schemas.entities import AVRO, EntityTags
 from tidegate.gateway.registry.schemas.errors import invalid_schema
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
@@ -104,25 +104,14 @@ def _up_to_dots(name: str, ends: Iterable[int]) -> list[int]:
 
 def _places(schema_type: str, definition: Any) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     """Return the places that can be tagged: the names by which each is known, and its node."""
-    return _avro_places(definition, "") if schema_type == AVRO else _json_places(definition, ())
+    return _avro_places(definition) if schema_type == AVRO else _json_places(definition, ())
 
 
-def _avro_places(schema: Any, space: str) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    if isinstance(schema, list):
-        for branch in schema:
-            yield from _avro_places(branch, space)
-    elif isinstance(schema, dict):
-        if "name" in schema:
-            name = full_name(schema["name"], str(schema.get("namespace", space)))
-            space = name.rpartition(".")[0]
-            yield (name,), schema
-            for field in schema.get("fields", ()):
-                yield (f"{name}.{field['name']}",), field
-                yield from _avro_places(field["type"], space)
-        elif not isinstance(schema.get("type"), str):
-            yield from _avro_places(schema.get("type"), space)
-        for member in ("items", "values"):
-            yield from _avro_places(schema.get(member), space)
+def _avro_places(schema: Any) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    for name, found in definitions(schema):
+        yield (name,), found
+        for field in found.get("fields", ()):
+            yield (f"{name}.{field['name']}",), field
 
 
 def _json_places(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -11,7 +11,8 @@ from tidegate.contracts.compatibility.compare import compare
 from tidegate.contracts.compatibility.consumers import unacknowledged
 from tidegate.contracts.compatibility.finding import FindingSeverity
 from tidegate.contracts.compatibility.pointers import overlap
-from tidegate.contracts.document.model import Compatibility
+from tidegate.contracts.compatibility.readers import compare_for
+from tidegate.contracts.document.model import Compatibility, Consumer
 from tidegate.contracts.inclusion.answer import Outcome
 
 AGES = {"id": "ages", "reads": ["/age"]}
@@ -163,3 +164,52 @@ def test_an_assumption_that_is_no_schema_warns(make_contract: Any) -> None:
     )
     codes = {each.code: each for each in compare(base, candidate).findings}
     assert codes["consumer.assumption-unproven"].severity is FindingSeverity.WARNING
+
+
+SURE = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"age": {"maximum": 150}}}}
+UNSURE = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"weight": {"maximum": 5}}}}
+
+
+def test_an_assumption_that_a_change_adds_is_checked_beside_the_one_before(make_contract: Any) -> None:
+    base = make_contract(RANGE, consumers=[SURE])
+    wider = make_contract({**RANGE, "maximum": 200}, consumers=[UNSURE])
+    findings = compare(base, wider, level=Compatibility.FULL).findings
+    found = {each.field: each for each in findings if each.code.startswith("consumer.assumption")}
+    assert (found["/age"].code, found["/age"].severity) == (
+        "consumer.assumption-broken",
+        FindingSeverity.BREAKING,
+    )
+    assert (found["/weight"].code, found["/weight"].severity) == (
+        "consumer.assumption-unproven",
+        FindingSeverity.WARNING,
+    )
+
+
+@pytest.mark.parametrize(("inside", "apart"), [(SURE, UNSURE), (UNSURE, SURE)])
+def test_an_unsure_assumption_hides_no_broken_one(
+    make_contract: Any, inside: dict[str, Any], apart: dict[str, Any]
+) -> None:
+    """One says in the document what it assumes, and other things in the registry."""
+    readers = (Consumer.model_validate(apart),)
+    base = make_contract(RANGE, consumers=[inside])
+    wider = make_contract({**RANGE, "maximum": 200}, consumers=[inside])
+    findings = compare_for(readers, base, wider, Compatibility.FULL).findings
+    codes = {each.code: each for each in findings}
+    assert codes["consumer.assumption-broken"].severity is FindingSeverity.BREAKING
+    assert codes["consumer.assumption-broken"].pointer == "/consumers/0"
+    assert codes["consumer.assumption-unproven"].field == "/weight"
+
+
+def test_an_assumption_keeps_its_own_definitions_beside_another(make_contract: Any) -> None:
+    """A reference leads into the assumption that it stands in."""
+    limits = {"properties": {"age": {"$ref": "#/$defs/age"}}, "$defs": {"age": {"maximum": 150}}}
+    consumer = {"id": "ages", "reads": ["/id"], "assumes": {"properties": {"id": {"type": "string"}}}}
+    readers = (Consumer.model_validate({"id": "ages", "assumes": limits}),)
+    base = make_contract(RANGE, consumers=[consumer])
+    wider = make_contract({**RANGE, "maximum": 200}, consumers=[consumer])
+    (broken,) = [
+        each
+        for each in compare_for(readers, base, wider, Compatibility.FULL).findings
+        if each.code.startswith("consumer.assumption")
+    ]
+    assert (broken.code, broken.field) == ("consumer.assumption-broken", "/age")

@@ -8,7 +8,8 @@ import pytest
 
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
-from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, KEYWORDS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
 
 REFUSING: dict[str, tuple[dict[str, Any], Any]] = {
     "$ref": ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "string"}}}, 1),
