@@ -9,26 +9,27 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import permutations
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.texts import first_text
-from tidegate.contracts.document.fields import FieldType, join, tokens
+from tidegate.contracts.document.fields import FieldType, tokens
 from tidegate.contracts.document.model import JsonSchema
-from tidegate.contracts.document.rule_model import (
-    Cel,
-    Forbidden,
-    Freshness,
-    Matches,
-    OneOf,
-    Ordered,
-    Range,
-    RequiredWhen,
-    Rule,
-)
+from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule
 from tidegate.contracts.document.times import instant_key
 from tidegate.contracts.inclusion.json_schema.prover import Budget
-from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.clock import offset_of_now
+from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.refused_sets import (
+    AbsentWhen,
+    BrokenExpression,
+    Listed,
+    Others,
+    OutOfOrder,
+    Outside,
+    RefusedSet,
+    Unmatched,
+)
 from tidegate.contracts.rules.values import Order, native, number_of, order_of_times
 
 MISSING: Final = object()
@@ -37,9 +38,6 @@ MISSING: Final = object()
 _LITERAL = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?<![\w.])(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"""
 )
-_CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
-_KEYED = re.compile(r"""\bthis\[\s*(?:'([^'\\]+)'|"([^"\\]+)")\s*\]""")
-_BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 _PLAIN: Final[dict[str, tuple[Any, ...]]] = {
     "integer": (0, 1, -1),
     "number": (0, 1, 0.5, -1),
@@ -61,31 +59,11 @@ _MAX_DIGITS: Final = 100
 _DAY: Final = timedelta(days=1)
 
 
-def fields_of_rule(rule: Rule) -> tuple[str, ...]:
-    """Return the pointers of the fields that a rule reads; of an expression those that it names."""
-    match rule:
-        case Ordered():
-            return rule.fields
-        case RequiredWhen():
-            return (rule.field, rule.when.field)
-        case Cel():
-            return tuple(dict.fromkeys([*([rule.field] if rule.field else []), *_named(rule.expr)]))
-        case _:
-            return (rule.field,)
-
-
-def places_of_rule(rule: Rule) -> tuple[str, ...]:
-    """Return the places in a record that a rule is about: its fields, and "" for an expression about the whole record."""
-    fields = fields_of_rule(rule)
-    is_whole = isinstance(rule, Cel) and _BARE.search(rule.expr) is not None
-    return (*fields, "") if is_whole or not fields else fields
-
-
 def values_at(
     field: str,
-    rules: Iterable[Rule],
+    rules: Iterable[BaseRule],
     judge: Judge,
-    shared: Iterable[Rule] = (),
+    shared: Iterable[BaseRule] = (),
     budget: Budget | None = None,
 ) -> tuple[Any, ...]:
     """Return values for a field, those of the rules about it first: constants and their neighbours, MISSING, null.
@@ -99,14 +77,14 @@ def values_at(
         found = replace(found, types=found.types - {"bytes"})
     times = order_of_times(found)
     values: list[Any] = []
-    about = [rule for rule in rules if field in fields_of_rule(rule)]
-    for rule in [*about, *shared]:
+    about = [kind_of(rule).refused(rule) for rule in rules if field in kind_of(rule).fields(rule)]
+    for form in [*about, *(kind_of(rule).refused(rule) for rule in shared)]:
         spend()
-        for constant in _constants(rule):
+        for constant in _constants(form):
             near = _around(constant, found, times)
             spend(1 + len(near))
             values += near
-    patterns = [rule.pattern for rule in about if isinstance(rule, Matches)]
+    patterns = [form.pattern for form in about if isinstance(form, Unmatched)]
     values += [first_text((one,), (other,)) for one, other in permutations(patterns[:_MAX_PATTERNS], 2)]
     values += [MISSING, None, *judge.listed(tokens(field)), *_ordinary(found, times)]
     spend(len(values))
@@ -117,34 +95,28 @@ def _for_nothing(_: int = 1) -> None:
     """Spend nothing."""
 
 
-def _named(expression: str) -> Iterator[str]:
-    for match in _CHAIN.finditer(expression):
-        path = match[1].split(".")[1:]
-        if match[2]:  # the last name is that of a function
-            path.pop()
-        if path:
-            yield join(tuple(path))
-    for match in _KEYED.finditer(expression):
-        yield join((match[1] or match[2],))
-
-
-def _constants(rule: Rule) -> Iterator[Any]:
-    match rule:
-        case Forbidden() | OneOf():
-            yield from rule.values
-        case Range():
-            for name, limit in limits_of(rule).items():
-                number = number_of(limit) if name in AMOUNT_LIMITS else None
-                yield float(number) if isinstance(number, Decimal) else limit if number is None else number
-        case RequiredWhen():
-            yield from rule.when.one_of or (rule.when.equals,)
-        case Matches():
-            text = first_text((rule.pattern,))
+def _constants(form: RefusedSet | None) -> Iterator[Any]:
+    match form:
+        case Listed() | Others():
+            yield from form.values
+        case Outside():
+            for name, limit in form.limits.items():
+                number = number_of(limit) if name in AMOUNT_BOUNDS else None
+                if number is not None:
+                    yield float(number) if isinstance(number, Decimal) else number
+                elif offset_of_now(str(limit)) is None:
+                    yield limit
+        case AbsentWhen():
+            yield from (None,) if form.values is None else form.values
+        case Unmatched():
+            text = first_text((form.pattern,))
             yield from () if text is None else (text,)
-        case Cel():
-            yield from _literals(rule.expr)
-        case Ordered() | Freshness():
+        case BrokenExpression():
+            yield from _literals(form.rule.expr)
+        case None | OutOfOrder():
             pass
+        case _:
+            assert_never(form)
 
 
 def _literals(expression: str) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from tidegate.contracts.compatibility.constants import MISSING, values_at
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of
 from tidegate.contracts.document.fields import tokens
@@ -20,6 +20,7 @@ from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion.answer import Counterexample, Difference
 from tidegate.contracts.inclusion.json_schema.values import text_of
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path
 from tidegate.contracts.verdict import Violation
 
@@ -66,7 +67,7 @@ class Guard:
 
     def _changed(self, record: Any, rule: Rule) -> Iterator[tuple[Any, str, Any]]:
         """Yield the record with other values of a rule's field, the shortest first: the value, the text, what it says."""
-        for field in fields_of_rule(rule):
+        for field in kind_of(rule).fields(rule):
             path = tokens(field)
             known = [self._helped[rule.id]] if rule.id in self._helped else []
             for value in chain(known, self._values(field, rule)):

@@ -1,4 +1,4 @@
-"""Rules as sets of what they refuse, so that they compare whatever their kind.
+"""What rules refuse as sets that compare, made of the plain forms that every kind of rule gives.
 
 A rule about one field refuses some numbers, some moments, some strings, some booleans, and perhaps null; what a rule
 does not speak of, it does not refuse. Two fields in order, conditions and expressions have forms of their own.
@@ -7,31 +7,31 @@ does not speak of, it does not refuse. Two fields in order, conditions and expre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from tidegate.contracts.compatibility.texts import includes_pattern, matches
 from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
-from tidegate.contracts.document.rule_model import (
-    Cel,
-    Forbidden,
-    Freshness,
-    Matches,
-    OneOf,
-    Ordered,
-    Range,
-    RequiredWhen,
-    Rule,
-)
+from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Now
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.inclusion.intervals import Cut, Intervals
-from tidegate.contracts.rules.clock import offset_of_now, span_of
+from tidegate.contracts.rules.clock import offset_of_now
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path, array_of
-from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.refused_sets import (
+    AbsentWhen,
+    BrokenExpression,
+    Listed,
+    Others,
+    OutOfOrder,
+    Outside,
+    Unmatched,
+)
+from tidegate.contracts.rules.refused_sets import OfField as FieldForm
 from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
@@ -141,21 +141,11 @@ class OfField:
 
 
 @dataclass(frozen=True, slots=True)
-class InOrder:
-    """A rule about the order of fields."""
-
-    fields: tuple[str, ...]
-    strict: bool
-    null: bool
-    compare_as: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class NearNow:
     """A rule that keeps moments between two bounds from now on, in nanoseconds; None for no bound."""
 
     field: str
-    now: str
+    now: Now
     between: tuple[Cut | None, Cut | None]
     null: bool
     sort: tuple[str, str]
@@ -181,38 +171,36 @@ class Expression:
     """The field that it is about, and whether it is strict."""
 
 
-Predicate = OfField | NearNow | InOrder | WhenNeeded | Expression
+Predicate = OfField | NearNow | OutOfOrder | WhenNeeded | Expression
 
 
-def predicate_of(rule: Rule, fields: SchemaFields) -> Predicate | None:
-    """Bring a rule into its form; None when it does not compile against the schema."""
-    match rule:
-        case Cel():
-            return Expression(_plain(rule.expr), rule.nulls == "violate", (rule.field, rule.strict))
-        case Ordered():
-            return InOrder(rule.fields, rule.strict, rule.nulls == "violate", rule.compare_as)
-        case RequiredWhen():
-            found = fields.find(rule.when.field)
+def predicate_of(rule: BaseRule, fields: SchemaFields) -> Predicate | None:
+    """Return what a rule refuses; None where no form says it, or the schema has no such field."""
+    form = kind_of(rule).refused(rule)
+    match form:
+        case None | OutOfOrder():
+            return form
+        case BrokenExpression(cel):
+            return Expression(_plain(cel.expr), cel.nulls == "violate", (cel.field, cel.strict))
+        case AbsentWhen(field, other, values):
+            found = fields.find(other)
             if found is None:
                 return None
             domain = domain_of(found)
-            listed = rule.when.one_of if rule.when.one_of is not None else (rule.when.equals,)
-            condition = None if rule.when.present else _listed(listed, domain)
-            return WhenNeeded(rule.field, rule.when.field, condition, domain)
-    found = fields.find(rule.field)
-    return None if found is None else _of_field(rule, found)
+            return WhenNeeded(field, other, None if values is None else _listed(values, domain), domain)
+        case Listed() | Others() | Outside() | Unmatched():
+            found = fields.find(form.field)
+            return None if found is None else _of_field(form, found)
+        case _:
+            assert_never(form)
 
 
-def _of_field(
-    rule: Forbidden | Freshness | Range | Matches | OneOf, found: FieldType
-) -> OfField | NearNow | None:
+def _of_field(form: FieldForm, found: FieldType) -> OfField | NearNow | None:
     domain = domain_of(found)
-    null = rule.nulls == "violate"
-    between = _from_now(rule)
-    if isinstance(rule, Freshness | Range) and between is not None:
-        return NearNow(rule.field, rule.now, between, null, domain.sort)
-    refused = None if order_of_durations(found) is not None else _refused(rule, domain)
-    return None if refused is None else OfField(rule.field, replace(refused, null=null), domain)
+    if isinstance(form, Outside) and (between := _from_now(form)) is not None:
+        return NearNow(form.field, form.now, between, form.null, domain.sort)
+    refused = None if order_of_durations(found) is not None else _refused(form, domain)
+    return None if refused is None else OfField(form.field, replace(refused, null=form.null), domain)
 
 
 def domain_of(found: FieldType) -> Domain:
@@ -235,8 +223,8 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
             return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
         case NearNow():
             return any(isinstance(each, NearNow) and _bounds_imply(each, predicate) for each in others)
-        case InOrder():
-            return any(isinstance(each, InOrder) and _orders_imply(each, predicate) for each in others)
+        case OutOfOrder():
+            return any(isinstance(each, OutOfOrder) and _orders_imply(each, predicate) for each in others)
         case WhenNeeded():
             return any(
                 isinstance(each, WhenNeeded) and _needs_imply(each, predicate) for each in others
@@ -253,19 +241,6 @@ def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
             )
 
 
-def fields_of(predicate: Predicate) -> tuple[str, ...]:
-    """Return the fields that a rule reads; none for an expression."""
-    match predicate:
-        case OfField() | NearNow():
-            return (predicate.field,)
-        case InOrder():
-            return predicate.fields
-        case WhenNeeded():
-            return (predicate.field, predicate.other)
-        case Expression():
-            return ()
-
-
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:
     """Return whether bounds from now on make sure of others."""
     if (one.field, one.now, one.sort) != (other.field, other.now, other.sort) or (
@@ -280,7 +255,7 @@ def _bounds_imply(one: NearNow, other: NearNow) -> bool:
     return Intervals.between(*one.between).minus(Intervals.between(*other.between)).is_empty(whole=False)
 
 
-def _orders_imply(one: InOrder, other: InOrder) -> bool:
+def _orders_imply(one: OutOfOrder, other: OutOfOrder) -> bool:
     """Return whether an order makes sure of another: of some of its fields, and no stricter."""
     if _arrays(one) != _arrays(other) or one.compare_as != other.compare_as:
         return False  # without elements to go through, nothing is in order or out of it
@@ -289,7 +264,7 @@ def _orders_imply(one: InOrder, other: InOrder) -> bool:
     return is_part and (one.strict or not other.strict) and (one.null or not other.null)
 
 
-def _arrays(predicate: InOrder) -> Path:
+def _arrays(predicate: OutOfOrder) -> Path:
     return max((array_of(tokens(name)) for name in predicate.fields), key=len)
 
 
@@ -301,36 +276,28 @@ def _needs_imply(one: WhenNeeded, other: WhenNeeded) -> bool:
     return other.condition is not None and other.condition.is_within(one.condition, other.domain)
 
 
-def _from_now(rule: Rule) -> tuple[Cut | None, Cut | None] | None:
-    """Return the bounds of a rule that are all from now on; None for any other rule."""
-    match rule:
-        case Freshness():
-            age, ahead = span_of(rule.max_age), None if rule.max_ahead is None else span_of(rule.max_ahead)
-            return None if age is None else ((-age, 0), None if ahead is None else (ahead, 1))
-        case Range():
-            offsets = {name: offset_of_now(str(limit)) for name, limit in limits_of(rule).items()}
-            if not offsets or None in offsets.values():
-                return None
-            low = [(offset, _LOWER[name]) for name, offset in offsets.items() if name in _LOWER]
-            high = [(offset, _UPPER[name]) for name, offset in offsets.items() if name in _UPPER]
-            return (low[0] if low else None, high[0] if high else None)
-        case _:
-            return None
+def _from_now(form: Outside) -> tuple[Cut | None, Cut | None] | None:
+    """Return bounds that all count from now; None for any others."""
+    offsets = {name: offset_of_now(str(limit)) for name, limit in form.limits.items()}
+    if not offsets or None in offsets.values():
+        return None
+    low = [(offset, _LOWER[name]) for name, offset in offsets.items() if name in _LOWER]
+    high = [(offset, _UPPER[name]) for name, offset in offsets.items() if name in _UPPER]
+    return (low[0] if low else None, high[0] if high else None)
 
 
-def _refused(rule: Rule, domain: Domain) -> Refused | None:
-    match rule:
-        case Forbidden():
-            return _listed(rule.values, domain)
-        case OneOf():
-            listed = _listed(rule.values, domain)
-            return None if listed is None else _others(listed)
-        case Matches():
-            return Refused(strings=Strings(unmatched=frozenset({rule.pattern})))
-        case Range():
-            return _outside(rule, domain)
+def _refused(form: FieldForm, domain: Domain) -> Refused | None:
+    match form:
+        case Listed():
+            return _listed(form.values, domain)
+        case Others():
+            return _others(_listed(form.values, domain))
+        case Unmatched():
+            return Refused(strings=Strings(unmatched=frozenset({form.pattern})))
+        case Outside():
+            return _outside(form.limits, domain)
         case _:
-            return None
+            assert_never(form)
 
 
 def _listed(values: Iterable[Scalar], domain: Domain) -> Refused:
@@ -368,23 +335,19 @@ def _others(listed: Refused) -> Refused:
     )
 
 
-def _outside(rule: Range, domain: Domain) -> Refused | None:
+def _outside(limits: Mapping[str, Any], domain: Domain) -> Refused | None:
     low: Cut | None = None
     high: Cut | None = None
     is_of_times = False
-    for names, is_lower in ((_LOWER, True), (_UPPER, False)):
-        for name, side in names.items():
-            limit = getattr(rule, name)
-            if limit is None:
-                continue
-            is_of_times = name not in AMOUNT_LIMITS
-            value = moment_of(limit, domain) if is_of_times else _amount(limit)
-            if value is None:
-                return None
-            if is_lower:
-                low = (value, side)
-            else:
-                high = (value, side)
+    for name, limit in limits.items():
+        is_of_times = name not in AMOUNT_BOUNDS
+        value = moment_of(limit, domain) if is_of_times else _amount(limit)
+        if value is None:
+            return None
+        if name in _LOWER:
+            low = (value, _LOWER[name])
+        else:
+            high = (value, _UPPER[name])
     outside = Intervals.between(low, high).complement()
     return Refused(moments=outside) if is_of_times else Refused(numbers=outside)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.constants import fields_of_rule
 from tidegate.contracts.compatibility.effects import refuses
 from tidegate.contracts.compatibility.expression_values import NAN
 from tidegate.contracts.compatibility.expressions import Member
@@ -14,11 +13,12 @@ from tidegate.contracts.compatibility.pointers import overlap
 from tidegate.contracts.compatibility.texts import is_common
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
 from tidegate.contracts.document.model import DataContract, JsonSchema
-from tidegate.contracts.document.rule_model import Forbidden, Matches, OneOf, Range, Rule
+from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
-from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
+from tidegate.contracts.rules.refused_sets import Listed, OfField, Others, Outside, Unmatched
 from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000
@@ -28,7 +28,7 @@ _MAX_PATTERNS: Final = 2
 _OBJECT: Final = frozenset({"object"})
 
 
-def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) -> bool:
+def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFields) -> bool:
     """Return whether every record that fits the schema of a contract, and keeps its rules, keeps this rule.
 
     True is proven; False says nothing. Only for JSON Schema.
@@ -38,7 +38,7 @@ def covered_by_schema(rule: Rule, contract: DataContract, fields: SchemaFields) 
     if wanted is None or not isinstance(schema, JsonSchema) or schema.definition is None:
         return False
     inclusion = json_schema.includes(
-        with_rules(schema.definition, contract, fields, fields_of_rule(rule)),
+        with_rules(schema.definition, contract, fields, kind_of(rule).fields(rule)),
         {**wanted, **dialect_of(schema.definition)},
         formats_asserted=schema.formats == "assert",
         budget=STEPS,
@@ -107,9 +107,9 @@ def kept_rules(
         rule
         for rule in contract.rules
         if refuses(rule, contract)
-        and any(overlap(name, place) for name in fields_of_rule(rule) for place in places)
+        and any(overlap(name, place) for name in kind_of(rule).fields(rule) for place in places)
     ]
-    patterns = [rule for rule in near if isinstance(rule, Matches)]
+    patterns = [rule for rule in near if isinstance(kind_of(rule).refused(rule), Unmatched)]
     kept = ((rule, schema_of_rule(rule, fields)) for rule in near if rule not in patterns[_MAX_PATTERNS:])
     return list(islice(((rule, part) for rule, part in kept if part is not None), _MAX_RULES))
 
@@ -120,50 +120,53 @@ def _counts_evaluated(definition: Any) -> bool:
     return "unevaluatedProperties" in text or "unevaluatedItems" in text
 
 
-def schema_of_rule(rule: Rule, fields: SchemaFields) -> dict[str, Any] | None:
+def schema_of_rule(rule: BaseRule, fields: SchemaFields) -> dict[str, Any] | None:
     """Write the records that keep a rule, and no others, as a JSON Schema of any draft; None when it has no such form."""
-    if not isinstance(rule, Forbidden | OneOf | Range | Matches):
+    form = kind_of(rule).refused(rule)
+    if not isinstance(form, OfField):
         return None
-    path = tokens(rule.field)
-    found = fields.find(rule.field)
+    path = tokens(form.field)
+    found = fields.find(form.field)
     if found is None or any(token.isdigit() or token == EACH for token in path):
         return None
-    inner = _value_schema(rule, found)
+    inner = _value_schema(form, found)
     if inner is None:
         return None
-    if rule.nulls == "violate":
+    if form.null:
         inner = {"allOf": [inner, {"not": {"type": "null"}}]}
-    elif inner is not None:
+    else:
         inner = {"anyOf": [{"type": "null"}, inner]}
     for token in reversed(path):
         inner = {"properties": {token: inner}}
-        if rule.nulls == "violate":
+        if form.null:
             inner |= {"type": "object", "required": [token]}
     return inner
 
 
-def _value_schema(rule: Forbidden | OneOf | Range | Matches, found: FieldType) -> dict[str, Any] | None:
+def _value_schema(form: OfField, found: FieldType) -> dict[str, Any] | None:
     """Write the values that keep a rule."""
     times = order_of_times(found)
     if order_of_durations(found) is not None:
         return None
-    match rule:
-        case Forbidden() | OneOf():
-            if times is not None and (times is not DATES or isinstance(rule, OneOf)):
-                return None  # one instant has many texts, and what is no date is not refused
-            listed = {"enum": list(rule.values)}
-            if isinstance(rule, Forbidden):
-                return {"not": listed}
-            types = sorted({_type_name(value) for value in rule.values})
-            return {"anyOf": [{"not": {"type": types}}, listed]}
-        case Matches():
-            return {"pattern": rule.pattern} if is_common(rule.pattern) else None
-        case Range():
-            return _bounds(rule)
+    match form:
+        case Listed():
+            # One instant has many texts.
+            return {"not": {"enum": list(form.values)}} if times is None or times is DATES else None
+        case Others():
+            if times is not None:
+                return None  # what is no date is not refused
+            types = sorted({_type_name(value) for value in form.values})
+            return {"anyOf": [{"not": {"type": types}}, {"enum": list(form.values)}]}
+        case Unmatched():
+            return {"pattern": form.pattern} if is_common(form.pattern) else None
+        case Outside():
+            return _bounds(form.limits)
+        case _:
+            assert_never(form)
 
 
-def _bounds(rule: Range) -> dict[str, Any] | None:
-    limits = {name: number_of(limit) for name, limit in limits_of(rule).items() if name in AMOUNT_LIMITS}
+def _bounds(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    limits = {name: number_of(limit) for name, limit in given.items() if name in AMOUNT_BOUNDS}
     if not limits or not all(isinstance(limit, int | float) for limit in limits.values()):
         return None
     parts: list[dict[str, Any]] = [{name: limits[name]} for name in ("minimum", "maximum") if name in limits]

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.changes import Change, was_and_is
-from tidegate.contracts.compatibility.constants import fields_of_rule, places_of_rule
 from tidegate.contracts.compatibility.effects import effect, refuses
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
@@ -24,7 +23,9 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path
+from tidegate.contracts.rules.refused_sets import BrokenExpression
 
 CODES: Final = {
     "rule.added": "a rule is new",
@@ -79,7 +80,7 @@ def _one_way(
         predecessor = before.get(rule.id)
         if not refuses(rule, new.contract):
             continue
-        is_altered = any(overlap(name, other) for name in fields_of_rule(rule) for other in altered)
+        is_altered = any(overlap(name, other) for name in kind_of(rule).fields(rule) for other in altered)
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
         known = _refusing(old) if known is None else known
@@ -100,7 +101,7 @@ def _one_way(
                 pointer,
                 base_pointer,
                 outcome,
-                places_of_rule(rule),
+                kind_of(rule).places(rule),
                 frozenset({direction}),
                 counterexample=found.counterexample if found else None,
             ),
@@ -115,7 +116,7 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
         return False
     if old.contract.schema_ == new.contract.schema_:
         return True
-    return all(old.fields.find(name) == new.fields.find(name) for name in fields_of_rule(rule))
+    return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
 
 
 def _refusing(judge: Judge) -> list[Predicate]:
@@ -131,16 +132,20 @@ def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
 
 def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
     """Return whether expressions of the old side refuse what an expression refuses."""
-    if not isinstance(rule, Cel) or len(rule.expr) > MAX_EXPRESSION:
+    wanted = _expression(rule)
+    if wanted is None:
         return False
-    others = [
-        each
-        for each in old.contract.rules
-        if isinstance(each, Cel) and refuses(each, old.contract) and len(each.expr) <= MAX_EXPRESSION
-    ]
+    refusing = (each for each in old.contract.rules if refuses(each, old.contract))
+    others = [cel for each in refusing if (cel := _expression(each)) is not None]
     # What stood under the same name is tried first.
     others.sort(key=lambda each: each.id != rule.id)
-    return bool(others) and refuses_as_much(rule, others, members, budget)
+    return bool(others) and refuses_as_much(wanted, others, members, budget)
+
+
+def _expression(rule: Rule) -> Cel | None:
+    """Return the rule whose expression says what a rule refuses; None for another form, or one too long."""
+    form = kind_of(rule).refused(rule)
+    return form.rule if isinstance(form, BrokenExpression) and len(form.rule.expr) <= MAX_EXPRESSION else None
 
 
 def _members_of(old: Judge, budget: Budget) -> Members:
@@ -161,7 +166,8 @@ def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> It
     for rule_id in dict.fromkeys([*before, *after]):
         old, new = before.get(rule_id), after.get(rule_id)
         pointer, base_pointer = _pointers(rule_id, base, candidate)
-        fields = places_of_rule(new or before[rule_id])
+        shown = new or before[rule_id]
+        fields = kind_of(shown).places(shown)
         if old is not None and new is not None and _effects_differ(old, new, base, candidate):
             sentence = f"what breaking the rule `{rule_id}` does to a record {_effect_change(old, new, base, candidate)}"
             severity = FindingSeverity.WARNING if refuses(new, candidate) else FindingSeverity.INFO

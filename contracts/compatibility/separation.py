@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.constants import MISSING, fields_of_rule, values_at
+from tidegate.contracts.compatibility.constants import MISSING, values_at
 from tidegate.contracts.compatibility.judging import Pair, Refusal
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
 
 MAX_RECORDS: Final = 2_000
@@ -47,7 +48,7 @@ class Search:
         self._cost = 10 + len(pair.old.contract.rules) + len(pair.new.contract.rules)
         self._left = MAX_JUDGEMENTS
         self._budget = Budget(MAX_PREPARATION)
-        self._fields = {rule.id: fields_of_rule(rule) for rule in pair.old.contract.rules}
+        self._fields = {rule.id: kind_of(rule).fields(rule) for rule in pair.old.contract.rules}
 
     def refusal(self, rule: Rule, others: Iterable[Rule]) -> Refusal | None:
         """Find a record that `old` writes and that breaks a rule of `new`: one that fits its schema, if there is one.
@@ -143,7 +144,7 @@ class Search:
 
 
 def _fields(rules: Iterable[Rule]) -> list[str]:
-    return list(dict.fromkeys(field for rule in rules for field in fields_of_rule(rule)))
+    return list(dict.fromkeys(field for rule in rules for field in kind_of(rule).fields(rule)))
 
 
 def _varied(seed: Any, choices: dict[Path, tuple[Any, ...]], limit: int) -> Iterator[Any]:

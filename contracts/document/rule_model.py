@@ -1,7 +1,12 @@
-"""The kinds of rules that a contract document can have."""
+"""What an author writes about each kind of rule; what a kind does stands in `contracts/rules/kinds/`.
+
+The models are here, below the rules, because the contract document is the first thing that every part reads.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -15,10 +20,16 @@ from tidegate.contracts.document.terms import (
     RuleId,
     Scalar,
 )
+from tidegate.contracts.document.times import date_key, instant_key
 from tidegate.contracts.verdict import Severity
 
+Contradiction = tuple[str, str]
+"""A place below a rule, and what is wrong there."""
 
-class _Rule(Part):
+
+class BaseRule(Part):
+    """What rules of every kind have."""
+
     id: RuleId
     description: str | None = Field(
         default=None, description="Why the rule exists, shown to whoever meets a refusal."
@@ -35,11 +46,17 @@ class _Rule(Part):
         description="Whether an absent or null field passes (it is unknown) or violates the rule.",
     )
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Find what the rule says against itself, whatever the schema is."""
+        if self.severity is Severity.WARNING and self.on_violation is not None:
+            remedy = "remove `on_violation`, or make the severity `error`"
+            yield "/on_violation", f"a warning is always written and counted; {remedy}"
+
 
 _VALUES_OR_SET = ConfigDict(json_schema_extra={"oneOf": [{"required": ["values"]}, {"required": ["set"]}]})
 
 
-class Forbidden(_Rule):
+class Forbidden(BaseRule):
     """The field must not hold one of these values: sentinels such as 999 or 1900-01-01."""
 
     kind: Literal["forbidden"] = Field(description="Sentinels: values that stand for something unknown.")
@@ -64,22 +81,17 @@ Bound = int | float | Annotated[str, Field(pattern=BOUND_PATTERN)]
 """A number; as text a duration, or a decimal that no double is."""
 
 
-_BOUNDS = (
-    "minimum",
-    "exclusive_minimum",
-    "maximum",
-    "exclusive_maximum",
-    "not_before",
-    "after",
-    "not_after",
-    "before",
-)
-
+AMOUNT_BOUNDS = ("minimum", "exclusive_minimum", "maximum", "exclusive_maximum")
+"""The bounds of numbers and durations: two from below, two from above."""
+TIME_BOUNDS = ("not_before", "after", "not_after", "before")
+"""The bounds of dates and timestamps, in the same order."""
+_BOUNDS = (*AMOUNT_BOUNDS, *TIME_BOUNDS)
+_EXCLUSIVE = {"exclusive_minimum", "exclusive_maximum", "after", "before"}
 
 _NOW = "What `now` is: the record's own timestamp (in Kafka), or the moment at which its batch is judged."
 
 
-class Range(_Rule):
+class Range(BaseRule):
     """The field must lie in a range: of numbers, of durations, or of dates and timestamps (RFC 3339).
 
     A date or timestamp may be given from `now` on: `now`, `now + 5 minutes`, `now - P1D`.
@@ -111,8 +123,51 @@ class Range(_Rule):
     before: str | None = Field(default=None, description="Dates or timestamps must be earlier than this.")
     now: Now = Field(default="record", description=_NOW)
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The bounds that are given, by their names."""
+        return {name: limit for name in _BOUNDS if (limit := getattr(self, name)) is not None}
 
-class Freshness(_Rule):
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Find bounds that do not go together, and those between which no value lies."""
+        yield from super().contradictions()
+        limits = self.limits
+        numbers, times = (
+            [name for name in names if name in limits] for names in (AMOUNT_BOUNDS, TIME_BOUNDS)
+        )
+        if not limits:
+            yield "", f"a range needs a bound: {', '.join(f'`{name}`' for name in _BOUNDS)}"
+        if numbers and times:
+            message = f"`{times[0]}` bounds dates and `{numbers[0]}` numbers; a range has one or the other"
+            yield f"/{times[0]}", message
+            return
+        names = AMOUNT_BOUNDS if numbers else TIME_BOUNDS
+        for low, high in (names[:2], names[2:]):
+            if low in limits and high in limits:
+                yield f"/{high}", f"`{low}` and `{high}` bound the same side; keep one of them"
+        for low, high in product(names[:2], names[2:]):
+            if low in limits and high in limits and _is_empty(limits, low, high):
+                yield f"/{high}", f"no value lies between `{low}` and `{high}`"
+
+
+def _is_empty(limits: dict[str, Any], low: str, high: str) -> bool:
+    (low_sort, low_key), (high_sort, high_key) = _sort_key(limits[low]), _sort_key(limits[high])
+    if low_sort != high_sort or None in {low_key, high_key}:
+        return False
+    is_open = low in _EXCLUSIVE or high in _EXCLUSIVE
+    return bool(low_key > high_key or (is_open and low_key == high_key))
+
+
+def _sort_key(bound: str | float) -> tuple[str, Any]:
+    """Return the sort of a bound and a key within it; what is neither date nor timestamp is told by compiling."""
+    if not isinstance(bound, str):
+        return "number", bound
+    if (day := date_key(bound)) is not None:
+        return "date", day
+    return "instant", instant_key(bound)
+
+
+class Freshness(BaseRule):
     """The moment in the field must be recent: at most so old, and if given at most so far ahead."""
 
     kind: Literal["freshness"] = Field(description="How old a date or timestamp may be.")
@@ -127,7 +182,7 @@ class Freshness(_Rule):
     now: Now = Field(default="record", description=_NOW)
 
 
-class Ordered(_Rule):
+class Ordered(BaseRule):
     """The fields must not decrease from first to last (with `strict`: must increase)."""
 
     kind: Literal["ordered"] = Field(description="Fields whose values follow each other.")
@@ -140,8 +195,17 @@ class Ordered(_Rule):
         description="How dates and timestamps compare with each other, in UTC: by the day, or a date as its first moment.",
     )
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Find fields that are named twice."""
+        yield from super().contradictions()
+        seen: set[str] = set()
+        for index, name in enumerate(self.fields):
+            if name in seen:
+                yield f"/fields/{index}", f"field `{name}` is used twice"
+            seen.add(name)
 
-class Matches(_Rule):
+
+class Matches(BaseRule):
     """The string must contain a match of the pattern (RE2 syntax, linear time; anchor it with ^ and $)."""
 
     kind: Literal["matches"] = Field(description="A pattern for text.")
@@ -151,7 +215,7 @@ class Matches(_Rule):
     )
 
 
-class OneOf(_Rule):
+class OneOf(BaseRule):
     """The field must hold one of these values."""
 
     kind: Literal["one_of"] = Field(description="A list of the values allowed.")
@@ -186,6 +250,13 @@ class Condition(Part):
         default=None, description="The rule applies when the field is present and not null."
     )
 
+    @property
+    def values(self) -> tuple[Scalar, ...] | None:
+        """The values of the field under which the rule applies; None for any value but null."""
+        if self.present:
+            return None
+        return (self.equals,) if self.one_of is None else self.one_of
+
     @model_serializer(mode="wrap")
     def _keep_null(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Keep `equals: null` where values left at their default are left out."""
@@ -193,15 +264,21 @@ class Condition(Part):
         return {**document, "equals": self.equals} if "equals" in self.model_fields_set else document
 
 
-class RequiredWhen(_Rule):
+class RequiredWhen(BaseRule):
     """The field must be present and not null when the condition holds."""
 
     kind: Literal["required_when"] = Field(description="A field that other fields make necessary.")
     field: Pointer
     when: Condition = Field(description="The condition under which the field is required.")
 
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Find a condition without a test, or with several."""
+        yield from super().contradictions()
+        if len(self.when.model_fields_set - {"field"}) != 1:
+            yield "/when", "give exactly one of `equals`, `one_of` and `present`"
 
-class Cel(_Rule):
+
+class Cel(BaseRule):
     """A Common Expression Language expression over `this`, the record; it must not be false.
 
     With `field` it is asked about the value of that field too: `value`, and `parent`, the object that holds it.

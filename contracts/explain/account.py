@@ -10,18 +10,19 @@ import jsonschema_rs
 
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema
-from tidegate.contracts.document.rule_model import RequiredWhen, Rule
+from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.explain.payload_sentences import column_remedy, json_flaw, payload_remedy
-from tidegate.contracts.explain.rule_sentences import Values, pointers_in, rule_remedy, rule_sentence
 from tidegate.contracts.explain.schema_sentences import schema_remedy, schema_sentence
-from tidegate.contracts.explain.words import name_of, plain_sentence, shown
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import ANY, Path
 from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
 from tidegate.contracts.rules.compiled import read
+from tidegate.contracts.rules.kinds.registry import kind_of
+from tidegate.contracts.rules.rule_kind import Values
 from tidegate.contracts.verdict import Stage, Violation
+from tidegate.contracts.words import name_of, plain_sentence, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +94,17 @@ class Teller:
                 return Told(violation, sentence, passes=payload_remedy(violation.code))
 
     def _of_rule(self, violation: Violation, rule: Rule, record: Any) -> Told:
-        places = {
-            pointer: _located(pointer, violation.pointer, getattr(rule, "field", ""), rule)
-            for pointer in pointers_in(rule)
-        }
+        kind, fields = kind_of(rule), self._plan.payload_format.fields
+        places = {pointer: kind.locate(rule, pointer, violation.pointer) for pointer in kind.cited(rule)}
         sentence: str | None = None
         is_guarded = False
         if not isinstance(record, Violation) and places:
             is_guarded = any(self._sight.hides(_steps(record, path)) for path in places.values())
             if not is_guarded:
                 values = {pointer: read(record, path) for pointer, path in places.items()}
-                named = {rule.field: tokens(violation.pointer)} if isinstance(rule, RequiredWhen) else {}
-                fields = self._plan.payload_format.fields
-                sentence = rule_sentence(rule, Values(values, fields, places | named))
-        passes = rule_remedy(rule, self._plan.payload_format.fields)
+                named = {kind.place(rule): tokens(violation.pointer)}
+                sentence = kind.sentence(rule, Values(values, fields, named | places))
+        passes = kind.remedy(rule, fields)
         return Told(violation, sentence or plain_sentence(violation), rule.description, passes, is_guarded)
 
     def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Told:
@@ -172,16 +170,6 @@ def _pointer(error: jsonschema_rs.ValidationError, violation: Violation) -> str:
     own = violation.pointer.split("/")
     path = [str(part).replace("~", "~0").replace("/", "~1") for part in error.instance_path]
     return "/".join(["", *path]) if ANY in own else violation.pointer
-
-
-def _located(pointer: str, found: str, about: str, rule: Rule) -> tuple[str, ...]:
-    """Return the path of a rule's field, its `*` as the elements that the violation names."""
-    path = tokens(pointer)
-    if ANY not in path:
-        return path
-    declared = tokens(about or next(iter(reversed(getattr(rule, "fields", ()) or (found,)))))
-    elements = iter([place for step, place in zip(declared, tokens(found), strict=False) if step == ANY])
-    return tuple(next(elements, ANY) if step == ANY else step for step in path)
 
 
 def _steps(record: Any, path: tuple[str, ...]) -> Path:

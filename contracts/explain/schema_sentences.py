@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-from tidegate.contracts.explain import words
-from tidegate.contracts.explain.words import counted, described, name_of, shown
+from tidegate.contracts import words
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
+from tidegate.contracts.words import counted, described, name_of, shown
 
 _MOST_PAIRS: Final = 200
 _MOST_NAMES: Final = 5

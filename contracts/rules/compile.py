@@ -7,25 +7,13 @@ from typing import Final
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.document.rule_model import (
-    Cel,
-    Forbidden,
-    Freshness,
-    Matches,
-    OneOf,
-    Ordered,
-    Range,
-    RequiredWhen,
-    Rule,
-)
+from tidegate.contracts.document.rule_model import Cel, Rule
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.rules.cel import all_hold, build_cel
+from tidegate.contracts.rules.cel import all_hold
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import Built, CompiledRule, RuleSet
-from tidegate.contracts.rules.kinds import build_forbidden, build_matches, build_one_of, build_required_when
-from tidegate.contracts.rules.orders import build_ordered
-from tidegate.contracts.rules.ranges import build_freshness, build_range
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.reference_sets import with_reference_sets
 from tidegate.contracts.rules.scope import Scope
 from tidegate.contracts.rules.sound import write_sound_tests
@@ -48,7 +36,7 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     checks: list[tuple[Rule, Built]] = []
     scopes = [Scope(f"/rules/{index}", fields, clock) for index in range(len(contract.rules))]
     for rule, scope in zip(contract.rules, scopes, strict=True):
-        check = _build(rule, scope)
+        check = kind_of(rule).compile(rule, scope)
         if check is not None:
             checks.append((rule, check))
             compiled.append(CompiledRule(rule.id, rule.severity, _disposition(rule, contract), check))
@@ -56,9 +44,10 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     if problems:
         raise ContractError(problems)
     lowered = [check.lowered for _, check in checks if check.lowered is not None]
-    left = [rule for rule, check in checks if isinstance(rule, Cel) and check.lowered is None]
-    # Of rules about fields the library is asked value by value.
-    whole_holds = None if any(rule.field for rule in left) else all_hold([rule.expr for rule in left])
+    left = [rule for rule, check in checks if check.lowered is None and (check.asks_fit or not check.paths)]
+    # Of rules about fields the library is asked value by value, and of other kinds it knows nothing.
+    whole = [rule.expr for rule in left if isinstance(rule, Cel) and rule.field is None]
+    whole_holds = all_hold(whole) if len(whole) == len(left) else None
     asked = clock if any(scope.asks_now for scope in scopes) else None
     field_checks = tuple((rule, check) for rule, check in checks if check.paths and not check.asks_fit)
     return RuleSet(
@@ -68,26 +57,6 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
         whole_holds,
         asked,
     )
-
-
-def _build(rule: Rule, scope: Scope) -> Built | None:  # noqa: PLR0911 - one for each kind
-    match rule:
-        case Forbidden():
-            return build_forbidden(rule, scope)
-        case Range():
-            return build_range(rule, scope)
-        case Freshness():
-            return build_freshness(rule, scope)
-        case Ordered():
-            return build_ordered(rule, scope)
-        case Matches():
-            return build_matches(rule, scope)
-        case OneOf():
-            return build_one_of(rule, scope)
-        case RequiredWhen():
-            return build_required_when(rule, scope)
-        case Cel():
-            return build_cel(rule, scope)
 
 
 def _disposition(rule: Rule, contract: DataContract) -> Disposition:

@@ -33,6 +33,11 @@ def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> M
     return member if times is None or not moments else _among_moments(frozenset(moments), times, member)
 
 
+def placed(place: str, values: tuple[Scalar, ...]) -> dict[str, Scalar]:
+    """Return the values of a list by their place."""
+    return {f"{place}/{index}": value for index, value in enumerate(values)}
+
+
 def _moment(value: str, place: str, times: Order, scope: Scope) -> Any:
     moment = times.parse(value)
     if moment is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.document.rule_model import Forbidden, OneOf, Rule
+from tidegate.contracts.document.rule_model import Rule
 
 
 def with_reference_sets(contract: DataContract) -> DataContract:
@@ -14,6 +14,7 @@ def with_reference_sets(contract: DataContract) -> DataContract:
 
 
 def _with_values(rule: Rule, contract: DataContract) -> Rule:
-    if not isinstance(rule, Forbidden | OneOf) or rule.set is None or rule.set not in contract.reference_sets:
+    name = getattr(rule, "set", None)
+    if name is None or name not in contract.reference_sets:
         return rule
-    return rule.model_copy(update={"values": contract.reference_sets[rule.set].values, "set": None})
+    return rule.model_copy(update={"values": contract.reference_sets[name].values, "set": None})

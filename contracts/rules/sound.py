@@ -17,14 +17,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
-from tidegate.contracts.document.rule_model import Forbidden, OneOf, Ordered, Range, Rule
+from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, Forbidden, OneOf, Ordered, Range, Rule
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.document.times import instant_text
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.compiled import Built, Lowered
 from tidegate.contracts.rules.places import Path
 from tidegate.contracts.rules.program import DATE, Program
-from tidegate.contracts.rules.ranges import AMOUNT_LIMITS, limits_of
 from tidegate.contracts.rules.values import (
     DATES,
     INSTANTS,
@@ -128,11 +127,11 @@ class _Source:
         return f"{variable} {word} {self._bind(frozenset(values))}"
 
     def _range(self, rule: Range, variable: str, fields: SchemaFields) -> str | None:
-        limits = limits_of(rule)
+        limits = rule.limits
         found, path = fields.find(rule.field), tokens(rule.field)
         if found is None:
             return None
-        if not limits.keys() & set(AMOUNT_LIMITS):
+        if not limits.keys() & set(AMOUNT_BOUNDS):
             return self._times(found, limits, variable, path)
         if found.times:
             return None

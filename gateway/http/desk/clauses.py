@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.contracts.document.fields import tokens
+from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import Column, DataContract, JsonSchema
-from tidegate.contracts.document.rule_model import Cel, Ordered, RequiredWhen, Rule
+from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.source import escape
 from tidegate.contracts.formats.json_keywords import dereferenced
+from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.verdict import Stage, Violation
 
-_CEL_FIELD = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
 _LONGEST_VALUE = 400
 
 
@@ -65,14 +64,10 @@ def pointers_of(contract: DataContract | None, violation: Violation) -> tuple[st
         return own
     more: tuple[str, ...] = ()
     rule = _rule(contract, violation.code) if violation.stage is Stage.RULE else None
-    if isinstance(rule, Ordered):
-        more = rule.fields
-    elif isinstance(rule, RequiredWhen):
-        more = (rule.field, rule.when.field)
-    elif isinstance(rule, Cel):
-        more = tuple(path.replace(".", "/") for path in _CEL_FIELD.findall(rule.expr))
-    elif rule is not None:
-        more = (rule.field,)
+    if rule is not None:
+        kind = kind_of(rule)
+        cited = (kind.locate(rule, pointer, violation.pointer) for pointer in kind.cited(rule))
+        more = tuple(join(path) for path in cited)
     elif violation.stage is Stage.SCHEMA and violation.code == "required":
         more = _required(contract, violation.pointer)
     elif violation.stage is Stage.COLUMN:

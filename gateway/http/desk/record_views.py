@@ -10,7 +10,6 @@ from typing import Self
 
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.explain.account import Teller, Told
-from tidegate.contracts.explain.words import plain_sentence
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.visibility import BODY, HEADERS, KEY, Sight, sight_of
@@ -22,6 +21,7 @@ from tidegate.contracts.stream.evidence import (
     VIOLATIONS_HEADER,
 )
 from tidegate.contracts.verdict import Severity, Violation
+from tidegate.contracts.words import plain_sentence
 from tidegate.gateway.http.desk.avro_view import decoded_json
 from tidegate.gateway.http.desk.clauses import Clause, clause_of, declared_names
 from tidegate.gateway.http.desk.hexdump import Row, hex_rows

@@ -57,6 +57,36 @@ def test_the_judges_reasons_are_marked_in_the_bytes(
     assert marks_of(data) == expected
 
 
+LINES: dict[str, Any] = {
+    **OPEN,
+    "classification": {},
+    "columns": [],
+    "schema": {
+        "type": "json-schema",
+        "definition": {
+            "properties": {"lines": {"type": "array", "items": {"properties": {"n": {}, "why": {}}}}}
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({"kind": "range", "field": "/lines/*/n", "minimum": 5}, [(b"1", (1,), "")]),
+        ({"kind": "cel", "field": "/lines/*/n", "expr": "value >= 5"}, [(b"1", (1,), "")]),
+        (
+            {"kind": "required_when", "field": "/lines/*/why", "when": {"field": "/lines/*/n", "equals": 1}},
+            [(b"{", (1,), "why is missing"), (b"1", (1,), "")],
+        ),
+    ],
+)
+def test_only_the_element_that_breaks_a_rule_is_marked(
+    rule: dict[str, Any], expected: list[tuple[bytes, tuple[int, ...], str]]
+) -> None:
+    assert marks_of(b'{"lines":[{"n":9},{"n":1}]}', {**LINES, "rules": [{"id": "r", **rule}]}) == expected
+
+
 def masks_of(data: bytes, document: dict[str, Any] = ADMISSIONS, *revealed: str) -> list[bytes]:
     contract = contract_of(document)
     return [

@@ -11,9 +11,9 @@ import pytest
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.explain.account import Teller
-from tidegate.contracts.explain.words import plain_sentence
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Severity, Stage, Violation
+from tidegate.contracts.words import plain_sentence
 
 from .conftest import contract, plan, told
 

@@ -1,0 +1,150 @@
+"""Bounds of values that compare: of durations, and of moments, fixed or from now on."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import FieldType
+from tidegate.contracts.document.rule_model import Now
+from tidegate.contracts.document.times import DATE_LENGTH
+from tidegate.contracts.rules.clock import offset_of_now
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.values import DATES, Order, order_of_durations, order_of_times
+
+Test = Callable[[Any, Any], bool]
+"""A comparison, such as `operator.lt`."""
+
+LIMITS: Final[dict[str, Test]] = {
+    "minimum": operator.ge,
+    "exclusive_minimum": operator.gt,
+    "maximum": operator.le,
+    "exclusive_maximum": operator.lt,
+    "not_before": operator.ge,
+    "after": operator.gt,
+    "not_after": operator.le,
+    "before": operator.lt,
+}
+"""The comparison of a value with a bound that the bound asks for."""
+_NOT_TIMES: Final = (
+    "the field holds no dates or date-times: give it the format date or date-time in the schema"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _FromNow:
+    """A bound so many nanoseconds from now."""
+
+    holds: Test
+    offset: int
+
+
+def outside_durations(
+    limits: Mapping[str, Any], order: Order, scope: Scope, *, absent: bool
+) -> Callable[[Any], bool]:
+    """Compile the test that a duration lies outside of some bounds."""
+    return _outside(_tests(limits, order, scope), order, absent=absent)
+
+
+def outside_times(
+    limits: Mapping[str, str], order: Order, now: Now, scope: Scope, *, absent: bool, place: str = ""
+) -> Callable[[Any], bool] | None:
+    """Compile the test that a moment lies outside of some bounds, fixed or from now on.
+
+    None, and a problem at `place` (by default the first bound from now on), for moments without a zone.
+    """
+    offsets = {name: offset_of_now(limit) for name, limit in limits.items()}
+    fixed = {name: limit for name, limit in limits.items() if offsets[name] is None}
+    tests = _tests(fixed, order, scope)
+    breaks = _outside(tests, order, absent=absent)
+    bounds = [_FromNow(LIMITS[name], offset) for name, offset in offsets.items() if offset is not None]
+    if not bounds:
+        return _quick_date(breaks, tests) if order is DATES else breaks
+    if order.at is None:
+        first = next(name for name, offset in offsets.items() if offset is not None)
+        scope.refuse(place or f"/{first}", _no_zone(order))
+        return None
+    return _from_now(bounds, order, scope.now(now), breaks if fixed else _never, absent=absent)
+
+
+def order_of_moments(found: FieldType, scope: Scope) -> Order | None:
+    """Return the order of a field of moments; None, and a problem, for any other."""
+    order = order_of_times(found)
+    if order is None:
+        takes = "; durations take minimum and maximum" if order_of_durations(found) is not None else ""
+        scope.refuse("/field", _NOT_TIMES + takes)
+    return order
+
+
+def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[Test, Any]]:
+    """Return the comparison with each bound; note a problem for one that is not of the order."""
+    parsed = {name: order.parse(limit) for name, limit in limits.items()}
+    for name, key in parsed.items():
+        if key is None:
+            relative = "" if order.at is None else ", or `now + 5 minutes`"
+            hint = relative if str(limits[name]).strip().startswith("now") else ""
+            scope.refuse(f"/{name}", f"the field holds {order.name}; write {order.example}{hint}")
+    return [(LIMITS[name], limit) for name, limit in parsed.items()]
+
+
+def _no_zone(order: Order) -> str:
+    return f"the field holds {order.name}, which have no zone: nobody knows how far from now they are"
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+def _outside(tests: list[tuple[Test, Any]], order: Order, *, absent: bool) -> Callable[[Any], bool]:
+    key = order.key
+
+    def breaks(value: Any) -> bool:
+        if value is None:
+            return absent
+        time = key(value)
+        if time is None:
+            return False
+        for holds, limit in tests:  # noqa: SIM110 - all() takes three times as long
+            if not holds(time, limit):
+                return True
+        return False
+
+    return breaks
+
+
+def _from_now(
+    bounds: list[_FromNow],
+    order: Order,
+    moment: Callable[[], int],
+    others: Callable[[Any], bool],
+    *,
+    absent: bool,
+) -> Callable[[Any], bool]:
+    key, at = order.key, order.at
+    assert at is not None  # noqa: S101 - narrows for the type checker
+
+    def breaks(value: Any) -> bool:
+        if value is None:
+            return absent
+        time = key(value)
+        if time is None:
+            return False
+        now = moment()
+        return not all(bound.holds(time, at(now + bound.offset)) for bound in bounds) or others(value)
+
+    return breaks
+
+
+def _quick_date(breaks: Callable[[Any], bool], tests: list[tuple[Test, Any]]) -> Callable[[Any], bool]:
+    def breaks_date(value: Any) -> bool:
+        # Ten characters within the limits break nothing, whether they are a date or not.
+        if type(value) is str and len(value) == DATE_LENGTH:
+            for holds, limit in tests:
+                if not holds(value, limit):
+                    return breaks(value)
+            return False
+        return breaks(value)
+
+    return breaks_date

@@ -1,0 +1,1 @@
+"""Rule kinds: one module each, and the registry that every other part asks."""

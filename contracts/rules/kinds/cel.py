@@ -1,0 +1,79 @@
+"""The rule kind `cel`: an expression over the whole record, or over a field. `contracts/rules/cel.py` evaluates it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tidegate.contracts.document.fields import SchemaFields, join
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.rules.cel import build_cel
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.refused_sets import BrokenExpression
+from tidegate.contracts.rules.rule_kind import RuleKind, Values
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.words import shown
+
+_CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
+_CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
+_KEYED = re.compile(r"""\bthis\[\s*(?:'([^'\\]+)'|"([^"\\]+)")\s*\]""")
+_BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
+
+
+class CelKind(RuleKind[Cel]):
+    """The expression must not be false."""
+
+    def compile(self, rule: Cel, scope: Scope) -> Built | None:
+        """Compile the expression."""
+        return build_cel(rule, scope)
+
+    def fields(self, rule: Cel) -> tuple[str, ...]:
+        """Return the field of the rule, and those that its expression names."""
+        return tuple(dict.fromkeys([*_own(rule), *_named(rule.expr)]))
+
+    def place(self, rule: Cel) -> str:
+        """Return the field of the rule; without one, the record."""
+        return rule.field or ""
+
+    def cited(self, rule: Cel) -> tuple[str, ...]:
+        """Return the field of the rule, and those that its expression reads without calling a function of them."""
+        paths = (path.replace(".", "/") for path in _CITED.findall(rule.expr))
+        return tuple(dict.fromkeys([*_own(rule), *paths]))
+
+    def places(self, rule: Cel) -> tuple[str, ...]:
+        """Return the fields, and the whole record where the expression hands it on."""
+        fields = self.fields(rule)
+        return (*fields, "") if not fields or _BARE.search(rule.expr) else fields
+
+    def refused(self, rule: Cel) -> BrokenExpression:
+        """Refuse what breaks the expression."""
+        return BrokenExpression(rule)
+
+    def sentence(self, rule: Cel, values: Values) -> str | None:
+        """Write the values that the expression reads."""
+        said = ", ".join(
+            f"no {values.name(pointer)}"
+            if values[pointer] is None
+            else f"{values.name(pointer)} {shown(values[pointer])}"
+            for pointer in self.cited(rule)
+        )
+        return f"the expression of the rule does not hold with {said}" if said else None
+
+    def remedy(self, rule: Cel, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+        """Write the expression."""
+        return f"values for which this is true: {' '.join(rule.expr.split())}"
+
+
+def _own(rule: Cel) -> tuple[str, ...]:
+    return () if rule.field is None else (rule.field,)
+
+
+def _named(expression: str) -> Iterator[str]:
+    for match in _CHAIN.finditer(expression):
+        path = match[1].split(".")[1:]
+        if match[2]:  # the last name is that of a function
+            path.pop()
+        if path:
+            yield join(tuple(path))
+    for match in _KEYED.finditer(expression):
+        yield join((match[1] or match[2],))

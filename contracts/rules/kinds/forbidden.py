@@ -1,0 +1,42 @@
+"""The rule kind `forbidden`: values that stand for something unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.document.rule_model import Forbidden
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.membership import member_of, placed
+from tidegate.contracts.rules.refused_sets import Listed
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.words import listed, shown
+
+
+class ForbiddenKind(FieldRuleKind[Forbidden]):
+    """The field must not hold one of the values."""
+
+    def compile(self, rule: Forbidden, scope: Scope) -> Built | None:
+        """Compile the test that a value is none of those."""
+        found = scope.field_type(rule.field, "/field")
+        if found is None:
+            return None
+        member, absent = member_of(placed("/values", rule.values), found, scope), rule.nulls == "violate"
+
+        def breaks(value: Any) -> bool:
+            return absent if value is None else member(value) is True
+
+        return check_of_field(rule, breaks, "holds a value that the contract forbids")
+
+    def refused(self, rule: Forbidden) -> Listed:
+        """Refuse the values."""
+        return Listed(rule.field, rule.values, rule.nulls == "violate")
+
+    def sentence_of_value(self, rule: Forbidden, values: Values) -> str:
+        """Write the value."""
+        return f"{values.name(rule.field)} is {shown(values[rule.field])}, a placeholder value"
+
+    def remedy(self, rule: Forbidden, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+        """List what the field must not hold."""
+        return f"any value but {listed(rule.values)}"

@@ -1,0 +1,61 @@
+"""The rule kind `freshness`: how old a date or timestamp may be. It is a range whose bounds count from now."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.document.rule_model import Freshness
+from tidegate.contracts.rules.bounds import order_of_moments, outside_times
+from tidegate.contracts.rules.clock import span_of
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.refused_sets import Outside
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.words import shown, time_of
+
+_SPAN: Final = "a span, such as `15 minutes` or `PT15M`"
+
+
+class FreshnessKind(FieldRuleKind[Freshness]):
+    """The moment in the field must be recent."""
+
+    def compile(self, rule: Freshness, scope: Scope) -> Built | None:
+        """Compile the comparison with now."""
+        found = scope.field_type(rule.field, "/field")
+        spans = {"max_age": rule.max_age} | ({} if rule.max_ahead is None else {"max_ahead": rule.max_ahead})
+        unread = {name: span for name, span in spans.items() if span_of(span) is None}
+        for name, span in unread.items():
+            scope.refuse(f"/{name}", f"`{span}` is no span of time; write {_SPAN}")
+        order = None if found is None else order_of_moments(found, scope)
+        if order is None or unread:
+            return None
+        absent = rule.nulls == "violate"
+        breaks = outside_times(_limits(rule), order, rule.now, scope, absent=absent, place="/field")
+        ahead = f" or more than {rule.max_ahead} ahead" if rule.max_ahead is not None else ""
+        return (
+            None if breaks is None else check_of_field(rule, breaks, f"is older than {rule.max_age}{ahead}")
+        )
+
+    def refused(self, rule: Freshness) -> Outside:
+        """Refuse moments outside of the bounds from now on."""
+        return Outside(rule.field, _limits(rule), rule.nulls == "violate", rule.now)
+
+    def sentence_of_value(self, rule: Freshness, values: Values) -> str:
+        """Write the moment. When now was is not known any more, so that two bounds leave open which was broken."""
+        found = values.fields.find(rule.field)
+        value = values[rule.field]
+        text = shown(value) if found is None or len(found.times) != 1 else time_of(value, *found.times)
+        ahead = f", or more than {rule.max_ahead} ahead" if rule.max_ahead else ""
+        return f"{values.name(rule.field)} {text} was more than {rule.max_age} old{ahead}"
+
+    def remedy(self, rule: Freshness, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+        """Write the bounds."""
+        ahead = f" and at most {rule.max_ahead} ahead" if rule.max_ahead else ""
+        return f"a moment at most {rule.max_age} old{ahead}"
+
+
+def _limits(rule: Freshness) -> dict[str, str]:
+    """Write the spans as bounds of a range."""
+    ahead = {} if rule.max_ahead is None else {"not_after": f"now + {rule.max_ahead}"}
+    return {"not_before": f"now - {rule.max_age}", **ahead}

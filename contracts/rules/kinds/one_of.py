@@ -1,0 +1,43 @@
+"""The rule kind `one_of`: a list of the values allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.contracts.document.fields import SchemaFields
+from tidegate.contracts.document.rule_model import OneOf
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.membership import member_of, placed
+from tidegate.contracts.rules.refused_sets import Others
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.words import listed, shown
+
+
+class OneOfKind(FieldRuleKind[OneOf]):
+    """The field must hold one of the values."""
+
+    def compile(self, rule: OneOf, scope: Scope) -> Built | None:
+        """Compile the test that a value is listed; one of a type that the list has none of breaks nothing."""
+        found = scope.field_type(rule.field, "/field")
+        if found is None:
+            return None
+        member, absent = member_of(placed("/values", rule.values), found, scope), rule.nulls == "violate"
+
+        def breaks(value: Any) -> bool:
+            return absent if value is None else member(value) is False
+
+        return check_of_field(rule, breaks, "holds none of the values that the contract allows")
+
+    def refused(self, rule: OneOf) -> Others:
+        """Refuse all other values."""
+        return Others(rule.field, rule.values, rule.nulls == "violate")
+
+    def sentence_of_value(self, rule: OneOf, values: Values) -> str:
+        """Write the value."""
+        allowed = "none of the values allowed" if rule.set is None else f"not in the set {rule.set}"
+        return f"{values.name(rule.field)} is {shown(values[rule.field])}, {allowed}"
+
+    def remedy(self, rule: OneOf, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+        """List what the field may hold."""
+        return f"one of: {listed(rule.values)}" if rule.set is None else f"a value of the set {rule.set}"

@@ -1,0 +1,216 @@
+"""The rule kind `ordered`: fields whose values stand in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import SchemaFields, tokens
+from tidegate.contracts.document.rule_model import Ordered
+from tidegate.contracts.document.times import DATE_LENGTH
+from tidegate.contracts.rules.clock import day_of
+from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.refused_sets import OutOfOrder
+from tidegate.contracts.rules.rule_kind import RuleKind, Values
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.values import DATES, INSTANTS, LOCAL_TIMES, NUMBERS, Key, Order, exact, order_of
+from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
+
+Test = Callable[[Any, Any], bool]
+"""A comparison, such as `operator.lt`."""
+
+_COERCED: Final = "moments"
+_HOW: Final = "; say how with `compare_as: date` or `compare_as: timestamp`"
+
+
+class OrderedKind(RuleKind[Ordered]):
+    """The fields must not decrease from first to last; with `strict` they must increase."""
+
+    def compile(self, rule: Ordered, scope: Scope) -> Built | None:
+        """Compile the comparison of neighbours."""
+        orders = _orders(rule, scope)
+        scope.together({f"/fields/{index}": pointer for index, pointer in enumerate(rule.fields)})
+        if scope.problems:
+            return None
+        keys = tuple(order.key for order in orders)
+        in_order = operator.lt if rule.strict else operator.le
+        is_of_numbers = orders[0].name == NUMBERS.name
+        if is_of_numbers:
+            in_order = partial(_compare, in_order)
+        disorder = _pair_disorder if len(keys) == 2 else _any_disorder
+        breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
+        if len(keys) == 2 and orders[0] is DATES:
+            breaks = _quick_date_pair(breaks, in_order)
+        paths = tuple(tokens(pointer) for pointer in rule.fields)
+        message = _disorder(rule, is_of_numbers=is_of_numbers)
+        return Built(paths, breaks, self.place(rule), message, when_missing(rule.fields, rule.nulls))
+
+    def fields(self, rule: Ordered) -> tuple[str, ...]:
+        """Return the fields in their order."""
+        return rule.fields
+
+    def place(self, rule: Ordered) -> str:
+        """Return the last field."""
+        return rule.fields[-1]
+
+    def refused(self, rule: Ordered) -> OutOfOrder:
+        """Refuse fields out of order."""
+        return OutOfOrder(rule.fields, rule.strict, rule.nulls == "violate", rule.compare_as)
+
+    def sentence(self, rule: Ordered, values: Values) -> str | None:
+        """Name the first two neighbours that are out of order, and how far apart they are."""
+        found = [values.fields.find(pointer) for pointer in rule.fields]
+        for (low, high), (one, other) in zip(pairwise(rule.fields), pairwise(found), strict=True):
+            order = None if one is None else order_of(one)
+            second_order = None if other is None else order_of(other)
+            if one is None or order is None or second_order is None or order.name != second_order.name:
+                return None  # dates beside timestamps compare as the rule says
+            first, second = order.key(values[low]), second_order.key(values[high])
+            if first is None or second is None:
+                continue
+            is_numbers = order.name == NUMBERS.name
+            if is_numbers:
+                first, second = exact(first), exact(second)
+            if first < second or (first == second and not rule.strict):
+                continue
+            left, right = (
+                shown(values[name]) if is_numbers else time_of(values[name], next(iter(field.times), ""))
+                for name, field in ((high, other or one), (low, one))
+            )
+            if first == second:
+                return f"{values.name(high)} {left} is the same as {values.name(low)}"
+            if order.name not in {DATES.name, INSTANTS.name, LOCAL_TIMES}:
+                return f"{values.name(high)} {left} is below {values.name(low)} {right}"
+            gap = _gap(first, second, is_days=order.name == DATES.name)
+            return f"{values.name(high)} {left} is {gap}before {values.name(low)} {right}"
+        return None
+
+    def remedy(self, rule: Ordered, fields: SchemaFields) -> str:
+        """Write the order that the fields should have."""
+        found = fields.find(rule.fields[0])
+        order = None if found is None else order_of(found)
+        above, not_below = ("above", "not below") if order is NUMBERS else ("after", "not before")
+        words = [name_of(pointer) for pointer in rule.fields]
+        if len(words) > 2:
+            return f"{', '.join(words)} in {'rising' if rule.strict else 'this'} order"
+        return f"{words[1]} {above if rule.strict else not_below} {words[0]}"
+
+
+def _gap(later: Any, earlier: Any, *, is_days: bool) -> str:
+    """Return how far apart two keys of one order are, with a space behind it; nothing for years before 1."""
+    if not is_days:
+        return f"{length_of(later - earlier)} "
+    days = [_day(each) for each in (later, earlier)]
+    if None in days:
+        return ""
+    return f"{counted(days[0] - days[1], 'day')} "  # type: ignore[operator] # none of them is None here
+
+
+def _day(key: Any) -> int | None:
+    if type(key) is int:  # Avro's dates are days already
+        return key
+    return None if key.startswith("0000") else date.fromisoformat(key).toordinal()
+
+
+def _pair_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    first_key, second_key = keys
+
+    def breaks(first: Any, second: Any) -> bool:
+        low, high = first_key(first), second_key(second)
+        if low is None or high is None:
+            return absent and (first is None or second is None)
+        return not in_order(low, high)
+
+    return breaks
+
+
+def _quick_date_pair(breaks: Callable[..., bool], in_order: Test) -> Callable[..., bool]:
+    def breaks_dates(first: Any, second: Any) -> bool:
+        # Two times ten characters in order break nothing, whether they are dates or not.
+        if (
+            type(first) is str
+            and type(second) is str
+            and len(first) == len(second) == DATE_LENGTH
+            and in_order(first, second)
+        ):
+            return False
+        return breaks(first, second)
+
+    return breaks_dates
+
+
+def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:
+    def breaks(*values: Any) -> bool:
+        if absent and any(value is None for value in values):
+            return True
+        known = [each for key, value in zip(keys, values, strict=True) if (each := key(value)) is not None]
+        return not all(in_order(low, high) for low, high in pairwise(known))
+
+    return breaks
+
+
+def _compare(holds: Test, one: Any, other: Any) -> bool:
+    """Compare by exact value: a Decimal and a float stand for decimals that Python would compare in binary."""
+    if type(one) is not type(other) and Decimal in (type(one), type(other)):
+        return holds(exact(one), exact(other))
+    return holds(one, other)
+
+
+def _disorder(rule: Ordered, *, is_of_numbers: bool) -> str:
+    names = [pointer.removeprefix("/") for pointer in rule.fields]
+    if len(names) == 2:
+        after, before = ("above", "below") if is_of_numbers else ("after", "before")
+        return f"{names[1]} is {f'not {after}' if rule.strict else before} {names[0]}"
+    return f"{', '.join(names)} do not {'increase' if rule.strict else 'stand in order'}"
+
+
+def _orders(rule: Ordered, scope: Scope) -> list[Order]:
+    orders: list[Order] = []
+    for index, pointer in enumerate(rule.fields):
+        place = f"/fields/{index}"
+        found = scope.field_type(pointer, place)
+        if found is None:
+            continue
+        order = order_of(found)
+        if order is None:
+            held = " or ".join(sorted(found.types)) or "nothing"
+            what = (
+                "it should hold numbers, durations, dates or timestamps (strings of format date or date-time)"
+            )
+            scope.refuse(place, f"the field has no order: {what}; its type in the schema is {held}")
+            continue
+        if rule.compare_as is not None:
+            if order.moment is None:
+                scope.refuse(
+                    place, f"`{pointer}` holds {order.name}, and `compare_as` is about dates and timestamps"
+                )
+                continue
+            order = _coerced(order, rule.compare_as)
+        if orders and order.name != orders[0].name:
+            first = f"`{rule.fields[0]}` {orders[0].name}"
+            how = _HOW if order.moment is not None and orders[0].moment is not None else ""
+            scope.refuse(place, f"`{pointer}` holds {order.name} and {first}: they do not compare{how}")
+        orders.append(order)
+    return orders
+
+
+def _coerced(order: Order, compare_as: str) -> Order:
+    """Make an order of moments in UTC, or of their days."""
+    key, moment = order.key, order.moment
+    assert moment is not None  # noqa: S101 - narrows for the type checker
+
+    def moment_key(value: Any) -> Any:
+        found = key(value)
+        return None if found is None else moment(found)
+
+    def day_key(value: Any) -> int | None:
+        found = key(value)
+        return None if found is None else day_of(moment(found))
+
+    return replace(order, name=_COERCED, key=moment_key if compare_as == "timestamp" else day_key)

@@ -1,0 +1,43 @@
+"""The kinds of rules that there are, by the model that an author writes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidegate.contracts.document.rule_model import (
+    BaseRule,
+    Cel,
+    Forbidden,
+    Freshness,
+    Matches,
+    OneOf,
+    Ordered,
+    Range,
+    RequiredWhen,
+)
+from tidegate.contracts.rules.kinds.cel import CelKind
+from tidegate.contracts.rules.kinds.forbidden import ForbiddenKind
+from tidegate.contracts.rules.kinds.freshness import FreshnessKind
+from tidegate.contracts.rules.kinds.matches import MatchesKind
+from tidegate.contracts.rules.kinds.one_of import OneOfKind
+from tidegate.contracts.rules.kinds.ordered import OrderedKind
+from tidegate.contracts.rules.kinds.range import RangeKind
+from tidegate.contracts.rules.kinds.required_when import RequiredWhenKind
+from tidegate.contracts.rules.rule_kind import RuleKind
+
+KINDS: Final[dict[type[BaseRule], RuleKind[Any]]] = {
+    Forbidden: ForbiddenKind(),
+    Range: RangeKind(),
+    Freshness: FreshnessKind(),
+    Ordered: OrderedKind(),
+    Matches: MatchesKind(),
+    OneOf: OneOfKind(),
+    RequiredWhen: RequiredWhenKind(),
+    Cel: CelKind(),
+}
+"""Every kind, by its model."""
+
+
+def kind_of(rule: BaseRule) -> RuleKind[Any]:
+    """Return the kind of a rule. Raises KeyError for one that is not registered."""
+    return KINDS[type(rule)]

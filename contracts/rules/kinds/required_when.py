@@ -1,0 +1,69 @@
+"""The rule kind `required_when`: a field that another field makes necessary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate.contracts.document.fields import SchemaFields, tokens
+from tidegate.contracts.document.rule_model import Condition, RequiredWhen
+from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.membership import member_of, placed
+from tidegate.contracts.rules.refused_sets import AbsentWhen
+from tidegate.contracts.rules.rule_kind import RuleKind, Values
+from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.words import listed, name_of, shown
+
+
+class RequiredWhenKind(RuleKind[RequiredWhen]):
+    """The field must be present and not null when the condition holds; `nulls` makes no difference to it."""
+
+    def compile(self, rule: RequiredWhen, scope: Scope) -> Built | None:
+        """Compile the condition."""
+        scope.field_type(rule.field, "/field")
+        holds = _condition(rule.when, scope)
+        scope.together({"/field": rule.field, "/when/field": rule.when.field})
+        if holds is None or scope.problems:
+            return None
+
+        def breaks(value: Any, condition: Any) -> bool:
+            return value is None and holds(condition)
+
+        paths = (tokens(rule.field), tokens(rule.when.field))
+        reason = f"is missing although {rule.when.field.removeprefix('/')} calls for it"
+        return Built(paths, breaks, rule.field, f"{rule.field.removeprefix('/')} {reason}")
+
+    def fields(self, rule: RequiredWhen) -> tuple[str, ...]:
+        """Return the field, and that of the condition."""
+        return (rule.field, rule.when.field)
+
+    def cited(self, rule: RequiredWhen) -> tuple[str, ...]:
+        """Return the field of the condition: the other one is missing."""
+        return (rule.when.field,)
+
+    def refused(self, rule: RequiredWhen) -> AbsentWhen:
+        """Refuse what lacks the field."""
+        return AbsentWhen(rule.field, rule.when.field, rule.when.values)
+
+    def sentence(self, rule: RequiredWhen, values: Values) -> str:
+        """Write the value that asks for the field."""
+        condition = f"{values.name(rule.when.field)} is {shown(values[rule.when.field])}"
+        return f"{values.name(rule.field)} is missing although {condition}"
+
+    def remedy(self, rule: RequiredWhen, fields: SchemaFields) -> str:  # noqa: ARG002 - of all kinds
+        """Write both ways out: the field, or another value of the condition."""
+        other = name_of(rule.when.field)
+        values = rule.when.values
+        without = f"no {other}" if values is None else f"{other} other than {listed(values)}"
+        return f"a value in {name_of(rule.field)}, or {without}"
+
+
+def _condition(when: Condition, scope: Scope) -> Callable[[Any], bool] | None:
+    found = scope.field_type(when.field, "/when/field")
+    if found is None:
+        return None
+    if when.present:
+        return lambda value: value is not None
+    values = {"/when/equals": when.equals} if when.one_of is None else placed("/when/one_of", when.one_of)
+    member = member_of(values, found, scope)
+    return lambda value: member(value) is True
