@@ -100,6 +100,8 @@ class TypedColumn:
         """Return the column of some values, and the positions of those that it cannot hold (null there)."""
         convert = self.kind.convert
         converted = [None if value is None else convert(value) for value in values]
+        if self.kind.takes_all:
+            return pa.array(converted, self.kind.arrow_type), []
         refused = [
             position
             for position, (value, new) in enumerate(zip(values, converted, strict=True))
@@ -208,9 +210,9 @@ def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
     """Return what a column of a field holds under the contract's masks."""
     match masks.over(path):
         case (Mask.HASH, _):
-            return Kind(pa.string(), masks.token, takes_all=True)
+            return Kind(pa.string(), masks.token, takes_all=True, is_plain=False)
         case (Mask.REDACT, _):
-            return Kind(kind.arrow_type, to.nothing, takes_all=True)
+            return Kind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
         case _ if masks.is_below(path):
             return Kind(
                 kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)), is_plain=False

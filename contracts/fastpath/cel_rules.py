@@ -53,7 +53,7 @@ class LoweredRule:
         """Compile what says of most records whether they break the expression, and None of the others."""
         program = Program()
         keeps, breaks = self._answers(program)
-        return program.choice([*DECODED], [(keeps, "False"), (breaks, "True")], "None")
+        return program.statements([f"if {keeps}: return False", f"if {breaks}: return True"], "None", DECODED)
 
     def _answers(self, program: Program) -> tuple[str, str]:
         tests = lower(self.node, program, self.roots)

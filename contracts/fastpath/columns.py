@@ -23,10 +23,7 @@ from tidegate.contracts.formats.column_values import (
     FIRST_MICROSECOND,
     LAST_DAY,
     LAST_MICROSECOND,
-    Converter,
-    day,
     exactly,
-    nothing,
 )
 
 Bulk = Callable[[list[Any], pa.DataType], pa.Array | None]
@@ -36,25 +33,10 @@ OfTexts = Callable[[pa.Array, pa.DataType], pa.Array | None]
 
 _NONE: Final = type(None)
 _SURE_DIGITS: Final = 15
-_MOST_DAYS: Final = 50_000
 _NANOSECONDS: Final = 1_000
 """In a microsecond."""
 _RFC3339: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)$"
 _LOCAL: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
-
-
-def bulk_nulls(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    """Keep nothing of any value."""
-    return pa.nulls(len(values), arrow_type)
-
-
-def bulk_each(convert: Converter) -> Bulk:
-    """Make the way for values that are converted one by one and all held."""
-
-    def convert_all(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-        return pa.array([None if value is None else convert(value) for value in values], arrow_type)
-
-    return convert_all
 
 
 def bulk_of(*kinds: type) -> Bulk:
@@ -120,30 +102,13 @@ def bulk_json(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     return None if pc.any(pc.match_substring(array, "null")).as_py() else array
 
 
-class _KnownDays(dict[str | None, int | None]):
-    """Days since 1970 by their string; there are few of them, and a look costs a tenth of a conversion."""
-
-    def __missing__(self, value: Any) -> int | None:
-        if len(self) >= _MOST_DAYS:
-            self.clear()
-        self[value] = converted = None if value is None else day(value)
-        return converted
-
-
-_KNOWN_DAYS: Final = _KnownDays()
-
-
 def bulk_days(values: list[Any], arrow_type: pa.DataType) -> pa.Array | None:
     """Convert date strings, or days since 1970, at once."""
-    if {int, _NONE}.issuperset(map(type, values)):
-        numbers = pa.array(values, pa.int32())
-        return numbers.cast(arrow_type) if _within(numbers, pa.int32(), FIRST_DAY, LAST_DAY) else None
-    if not {str, _NONE}.issuperset(map(type, values)):
-        return None
-    days = pa.array(list(map(_KNOWN_DAYS.__getitem__, values)), pa.int32())
-    # Not values.count(None): it compares each value, and that takes longer than all else here.
-    is_lost = days.null_count and days.null_count != sum(value is None for value in values)
-    return None if is_lost else days.cast(arrow_type)
+    if not {int, _NONE}.issuperset(map(type, values)):
+        strings = _strings(values)
+        return None if strings is None else texts_as_days(strings, arrow_type)
+    numbers = pa.array(values, pa.int32())
+    return numbers.cast(arrow_type) if _within(numbers, pa.int32(), FIRST_DAY, LAST_DAY) else None
 
 
 def bulk_instants(nanoseconds: int) -> Bulk:
@@ -233,16 +198,9 @@ class FastColumn(TypedColumn):
 
 def fast_column(column: TypedColumn) -> FastColumn:
     """Add to a column the ways that are quicker than its converter."""
-    kind = column.kind
-    bulk: Bulk | None = None
-    of_texts: OfTexts | None = None
-    if kind.convert is nothing:
-        bulk = bulk_nulls
-    elif kind.takes_all:
-        bulk = bulk_each(kind.convert)
-    elif kind.is_plain and (ways := _WAYS.get(column.type.partition("(")[0])) is not None:
-        bulk, of_texts = ways(kind.unit)
-    return FastColumn(column.name, column.type, column.path, kind, bulk, of_texts)
+    ways = _WAYS.get(column.type.partition("(")[0]) if column.kind.is_plain else None
+    bulk, of_texts = (None, None) if ways is None else ways(column.kind.unit)
+    return FastColumn(column.name, column.type, column.path, column.kind, bulk, of_texts)
 
 
 _WAYS: Final[dict[str, Callable[[int], tuple[Bulk, OfTexts | None]]]] = {

@@ -24,6 +24,7 @@ JSON_PARTS: dict[str, Any] = {
     "definition": {"type": "object", "properties": {"n": {"type": "integer"}, "x": {"maximum": 9.5}}},
     "columns": [{"name": "n", "from": "/n", "type": "long"}, {"name": "x", "from": "/x", "type": "json"}],
 }
+MASKED_PARTS = JSON_PARTS | {"mask": {"/x": "redact"}}
 JSON_VALUES = [b'{"n": %d, "x": %d}' % (n, x) for n, x in ((1, 1), (-1, 1), (5, 2), (11, 0), (1, 10))]
 AVRO_PARTS: dict[str, Any] = {
     "definition": {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]},
@@ -53,7 +54,9 @@ def called(plan: EnforcementPlan, values: pa.Array) -> tuple[list[list[dict[str,
 
 
 @pytest.mark.parametrize(
-    ("parts", "values"), [(JSON_PARTS, JSON_VALUES), (AVRO_PARTS, AVRO_VALUES)], ids=["json", "avro"]
+    ("parts", "values"),
+    [(JSON_PARTS, JSON_VALUES), (MASKED_PARTS, JSON_VALUES), (AVRO_PARTS, AVRO_VALUES)],
+    ids=["json", "masked", "avro"],
 )
 def test_off_calls_nothing_of_the_fast_path_and_gives_the_same_verdicts(
     monkeypatch: pytest.MonkeyPatch, parts: dict[str, Any], values: list[bytes]
