@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 
 from benchmarks.admissions_data import contract, values
-from tidegate.contracts.formats.json_records import decode_json, may_change_numbers
+from tidegate.contracts.fastpath.json_values import decode_values, may_change_numbers
 from tidegate.contracts.judge.plan import compile_plan
 
 RECORDS = 50_000
@@ -29,7 +29,7 @@ def main() -> None:
     batches = [whole.slice(start, BATCH) for start in range(0, RECORDS, BATCH)]
     raw = whole.to_pylist()
     records = [orjson.loads(value) for value in raw if value[-1:] == b"}"]
-    is_valid, broken = plan.payload_format.is_valid, plan._judging.rules.broken  # noqa: SLF001 - it measures the parts
+    path = plan._judging.path  # noqa: SLF001 - it measures the parts
     document = contract()
     compile_start = time.perf_counter()
     compile_plan(document)
@@ -38,9 +38,9 @@ def main() -> None:
         "to_pylist": lambda: [batch.to_pylist() for batch in batches],
         "numbers": lambda: [may_change_numbers(batch) for batch in batches],
         "orjson": lambda: _each(orjson.loads, (value for value in raw if value[-1:] == b"}")),
-        "decode_json": lambda: _each(_drain, map(decode_json, batches)),
-        "schema": lambda: _each(is_valid, records),
-        f"rules ({len(plan.contract.rules)})": lambda: [broken(record, True) for record in records],
+        "decode_values": lambda: _each(_drain, map(decode_values, batches)),
+        "schema": lambda: _each(path.fits, records),
+        f"rules ({len(plan.contract.rules)})": lambda: [path.broken(record, True) for record in records],
         "judge": lambda: [plan.judge(batch) for batch in batches],
         f"judge_typed ({len(plan.columns)} columns)": lambda: [plan.judge_typed(batch) for batch in batches],
     }

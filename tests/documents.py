@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.fastpath.path import FastPath
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 
@@ -25,7 +26,24 @@ def contract_with(
 
 
 def plan_with(
-    definition: Any, *, kind: str = "json-schema", formats: str | None = None, **parts: Any
+    definition: Any,
+    *,
+    kind: str = "json-schema",
+    formats: str | None = None,
+    fastpath: bool | None = None,
+    **parts: Any,
 ) -> EnforcementPlan:
-    """Compile such a contract."""
-    return compile_plan(contract_with(definition, kind=kind, formats=formats, **parts))
+    """Compile such a contract; `fastpath` is that of `compile_plan`."""
+    return compile_plan(contract_with(definition, kind=kind, formats=formats, **parts), fastpath=fastpath)
+
+
+def strict(plan: EnforcementPlan) -> EnforcementPlan:
+    """Return the same plan without its fast path."""
+    return compile_plan(plan.contract, plan.masks.key, fastpath=False).with_writers(plan.writers)
+
+
+def fast_path(plan: EnforcementPlan) -> Any:
+    """Return the fast path of a plan."""
+    path = plan._judging.path
+    assert isinstance(path, FastPath)
+    return path

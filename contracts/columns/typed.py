@@ -31,7 +31,6 @@ TYPES: Final = (
 _NANOSECONDS: Final = {"millis": 10**6, "micros": 10**3, "nanos": 1}
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
 _MAX_PRECISION: Final = 38
-_BLOCK_RECORDS: Final = 1_000
 _NUMBER: Final = frozenset({"number", "integer"})
 _TAKES: Final = {
     "boolean": frozenset({"boolean"}),
@@ -65,14 +64,17 @@ _TIME_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A column type: its Arrow type, and how values of records become what it holds."""
+    """A column type: its Arrow type, and how values of records become what it holds.
+
+    An integer counts `unit` nanoseconds where the type is one of times. `takes_all` says that any value is taken, because
+    none of it is kept: of a masked field. `is_plain` says that `convert` is that of the type, and masks nothing.
+    """
 
     arrow_type: pa.DataType
     convert: to.Converter
-    bulk: to.Bulk | None = None
-    of_texts: to.OfTexts | None = None
+    unit: int = 1
     takes_all: bool = False
-    """Whether it takes any value, because it keeps none of it: of a masked field."""
+    is_plain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +98,10 @@ class TypedColumn:
 
     def convert_values(self, values: list[Any]) -> tuple[pa.Array, list[int]]:
         """Return the column of some values, and the positions of those that it cannot hold (null there)."""
-        if self.kind.bulk is not None:
-            try:
-                array = self.kind.bulk(values, self.kind.arrow_type)
-            except (pa.ArrowException, OverflowError):
-                array = None  # some value needs a closer look
-            if array is not None:
-                return array, []
         convert = self.kind.convert
         converted = [None if value is None else convert(value) for value in values]
+        if self.kind.takes_all:
+            return pa.array(converted, self.kind.arrow_type), []
         refused = [
             position
             for position, (value, new) in enumerate(zip(values, converted, strict=True))
@@ -129,40 +126,6 @@ class TypedColumn:
         return values
 
 
-class TableRows:
-    """Collects records, and turns them into columns block by block.
-
-    Blocks keep few records alive at once: a whole batch of them costs more in memory and garbage collection than
-    all else here.
-    """
-
-    def __init__(self, columns: tuple[TypedColumn, ...]) -> None:
-        self._added = 0
-        self._columns = columns
-        self._block: list[Any] = []
-        self._chunks: list[list[pa.Array]] = [[] for _ in columns]
-        self._refused: list[int] = []
-
-    def add(self, record: Any) -> None:
-        """Add the next record of the batch."""
-        self._block.append(record)
-        if len(self._block) == _BLOCK_RECORDS:
-            self._convert()
-
-    def finish(self) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns of all records added, and the positions of those that some column cannot hold."""
-        self._convert()
-        return [pa.concat_arrays(chunks) for chunks in self._chunks], self._refused
-
-    def _convert(self) -> None:
-        for column, chunks in zip(self._columns, self._chunks, strict=True):
-            array, refused = column.convert(self._block)
-            self._refused += (self._added + position for position in refused)
-            chunks.append(array)
-        self._added += len(self._block)
-        self._block = []
-
-
 def compile_columns(
     contract: DataContract, fields: SchemaFields, *, formats_hold: bool, masks: Masks | None = None
 ) -> tuple[TypedColumn, ...]:
@@ -178,7 +141,7 @@ def compile_columns(
     else:
         columns = tuple(_derived(fields, masks, problems, formats_hold=formats_hold))
     names = [column.name for column in columns]
-    blank = {column.name for column in columns if column.kind.bulk is to.bulk_nulls}
+    blank = {column.name for column in columns if column.kind.convert is to.nothing}
     for index, name in enumerate(contract.primary_key):
         if name in blank:
             message = f"column `{name}` is redacted, and rows without a value have no key; hash it instead"
@@ -247,11 +210,13 @@ def masked_kind(masks: Masks, path: Path, kind: Kind) -> Kind:
     """Return what a column of a field holds under the contract's masks."""
     match masks.over(path):
         case (Mask.HASH, _):
-            return Kind(pa.string(), masks.token, to.bulk_each(masks.token), takes_all=True)
+            return Kind(pa.string(), masks.token, takes_all=True, is_plain=False)
         case (Mask.REDACT, _):
-            return Kind(kind.arrow_type, to.nothing, to.bulk_nulls, takes_all=True)
+            return Kind(kind.arrow_type, to.nothing, takes_all=True, is_plain=False)
         case _ if masks.is_below(path):
-            return Kind(kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)))
+            return Kind(
+                kind.arrow_type, lambda value: kind.convert(masks.applied(value, path)), is_plain=False
+            )
         case _:
             return kind
 
@@ -328,26 +293,22 @@ def kind_of(name: str, found: FieldType) -> Kind | None:
         precision, scale = int(match[1]), int(match[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             return None
-        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale), to.bulk_decimals)
+        return Kind(pa.decimal128(precision, scale), to.decimal_number(precision, scale))
     unit = next((n for suffix, n in _NANOSECONDS.items() for time in found.times if time.endswith(suffix)), 1)
     build = _KINDS.get(name)
     return None if build is None else build(unit)
 
 
 _KINDS: Final[dict[str, Callable[[int], Kind]]] = {
-    "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool), to.bulk_of(bool)),
-    "int": lambda _: Kind(pa.int32(), to.whole_number(32), to.bulk_of(int)),
-    "long": lambda _: Kind(pa.int64(), to.whole_number(64), to.bulk_of(int)),
+    "boolean": lambda _: Kind(pa.bool_(), to.of_type(bool)),
+    "int": lambda _: Kind(pa.int32(), to.whole_number(32)),
+    "long": lambda _: Kind(pa.int64(), to.whole_number(64)),
     "float": lambda _: Kind(pa.float32(), to.floating_point(to.MAX_FLOAT)),
-    "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE), to.bulk_of(int, float)),
-    "string": lambda _: Kind(pa.string(), to.of_type(str), to.bulk_of(str), to.texts),
-    "json": lambda _: Kind(pa.string(), to.json_text, to.bulk_json),
-    "binary": lambda _: Kind(pa.binary(), to.of_type(bytes), to.bulk_of(bytes)),
-    "date": lambda _: Kind(pa.date32(), to.day, to.bulk_days, to.texts_as_days),
-    "timestamp": lambda unit: Kind(
-        pa.timestamp("us", "UTC"), to.instant(unit), to.bulk_instants(unit), to.texts_as_instants
-    ),
-    "timestamp_ntz": lambda unit: Kind(
-        pa.timestamp("us"), to.local_time(unit), to.bulk_local_times(unit), to.texts_as_local_times
-    ),
+    "double": lambda _: Kind(pa.float64(), to.floating_point(to.MAX_DOUBLE)),
+    "string": lambda _: Kind(pa.string(), to.of_type(str)),
+    "json": lambda _: Kind(pa.string(), to.json_text),
+    "binary": lambda _: Kind(pa.binary(), to.of_type(bytes)),
+    "date": lambda _: Kind(pa.date32(), to.day),
+    "timestamp": lambda unit: Kind(pa.timestamp("us", "UTC"), to.instant(unit), unit),
+    "timestamp_ntz": lambda unit: Kind(pa.timestamp("us"), to.local_time(unit), unit),
 }

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from tidegate.contracts.fastpath.patterns import FORMATS, searched
+from tidegate.contracts.fastpath.program import DATE
 from tidegate.contracts.rules.compiled import Path
-from tidegate.contracts.rules.program import DATE
 
 ValidatorFor = Callable[[Any], Callable[[Any], bool]]
 """Compiles a subschema, and gives whether a value fits it."""

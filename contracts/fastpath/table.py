@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.columns.typed import TypedColumn
+from tidegate.contracts.columns.rows import Suspect
 from tidegate.contracts.fastpath.accept import Acceptance, Block, Reading
+from tidegate.contracts.fastpath.columns import FastColumn
 from tidegate.contracts.fastpath.patterns import ABSENT, END, LAST
 from tidegate.contracts.rules.compiled import read
 
@@ -44,50 +45,57 @@ class TypedAcceptance:
     """The quick way that keeps what the columns hold: `sources` has where for each of `columns`."""
 
     acceptance: Acceptance
-    columns: tuple[TypedColumn, ...]
+    columns: tuple[FastColumn, ...]
     sources: tuple[Source, ...]
-
-    def blocks(self, values: pa.Array, at: Callable[[int], None] | None = None) -> Iterator[Block]:
-        """Take the values block by block, see `Acceptance.blocks`."""
-        return self.acceptance.blocks(values, at)
-
-    def rows(self) -> AcceptedRows:
-        """Begin the rows of a batch."""
-        return AcceptedRows(self)
 
 
 class AcceptedRows:
     """Turns blocks of accepted records into columns, and puts the records that were not accepted in their places."""
 
-    def __init__(self, quick: TypedAcceptance) -> None:
-        """Take the way that accepts."""
+    def __init__(self, quick: TypedAcceptance, values: pa.Array, at: Callable[[int], None] | None) -> None:
+        """Take the way that accepts, and the values of a batch; `at` is as for `Acceptance.blocks`."""
+        self._blocks = quick.acceptance.blocks(values, at)
+        self._at = at
+        self._length = len(values)
         self._reading = quick.acceptance.reading
         self._columns = quick.columns
         self._sources = quick.sources
         self._texts: list[bytes] = []
         self._without_text: list[int] = []
+        self._kept: dict[int, Any] = {}
         self._records: dict[int, Any] = {}
         self._chunks: list[list[pa.Array]] = [[] for _ in quick.columns]
         self._refused: list[int] = []
 
-    def add(self, block: Block, records: dict[int, Any]) -> None:
-        """Add a block; `records` stand at their positions in it, of those that were not accepted."""
+    def suspects(self) -> Iterator[Suspect]:
+        """Yield the records that are not accepted, each a `Suspect`."""
+        for block in self._blocks:
+            self._kept = {}
+            yield from block.suspects(self._at)
+            self._add(block, self._kept)
+
+    def keep(self, index: int, record: Any) -> None:
+        """Have the row of a suspect made of its record, before the next suspect is asked for."""
+        self._kept[index] = record
+
+    def _add(self, block: Block, records: dict[int, Any]) -> None:
+        """Add a block; `records` are those that were not accepted and are kept, by their index."""
         self._texts.append(block.text)
         self._without_text += (block.start + position for position, _, _ in block.others)
-        self._records.update((block.start + position, record) for position, record in records.items())
+        self._records.update(records)
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
             if source.also is None:
                 continue
             values = block.also[source.also]
-            for position, record in records.items():
-                values[position] = read(record, column.path)
+            for index, record in records.items():
+                values[index - block.start] = read(record, column.path)
             array, refused = column.convert_values(values)
             self._refused += (block.start + position for position in refused)
             chunks.append(array)
 
-    def finish(self, length: int) -> tuple[list[pa.Array], list[int]]:
-        """Return the columns of all records added, so many of them, and the positions of those that some column cannot hold."""
-        texts = _Texts(b"".join(self._texts), self._reading, length, self._without_text)
+    def finish(self) -> tuple[list[pa.Array], list[int]]:
+        """Return the columns of all records, and the positions of those that some column cannot hold."""
+        texts = _Texts(b"".join(self._texts), self._reading, self._length, self._without_text)
         arrays = []
         for column, source, chunks in zip(self._columns, self._sources, self._chunks, strict=True):
             arrow_type = column.kind.arrow_type
@@ -99,14 +107,14 @@ class AcceptedRows:
             elif source.list is not None:
                 array = self._of_lists(column, *texts.lists(source.list))
             else:
-                array = pa.nulls(length, arrow_type)
+                array = pa.nulls(self._length, arrow_type)
             arrays.append(self._with_records(column, array))
         return arrays, self._refused
 
-    def _of_strings(self, column: TypedColumn, strings: pa.Array) -> pa.Array:
-        assert column.kind.of_texts is not None  # noqa: S101 - that is why it is among the strings
+    def _of_strings(self, column: FastColumn, strings: pa.Array) -> pa.Array:
+        assert column.of_texts is not None  # noqa: S101 - that is why it is among the strings
         try:
-            array = column.kind.of_texts(strings, column.kind.arrow_type)
+            array = column.of_texts(strings, column.kind.arrow_type)
         except pa.ArrowException:
             array = None
         if array is not None:
@@ -115,7 +123,7 @@ class AcceptedRows:
         self._refused += refused
         return array
 
-    def _of_lists(self, column: TypedColumn, joined: pa.Array, is_empty: npt.NDArray[np.bool_]) -> pa.Array:
+    def _of_lists(self, column: FastColumn, joined: pa.Array, is_empty: npt.NDArray[np.bool_]) -> pa.Array:
         """Write lists of strings as JSON."""
         characters = np.frombuffer(joined.buffers()[2] or b"", np.uint8)
         if (_NEEDS_ESCAPE[characters]).any():
@@ -129,7 +137,7 @@ class AcceptedRows:
             array = pc.if_else(pc.and_(pa.array(is_empty), joined.is_valid()), "[]", array)
         return array
 
-    def _with_records(self, column: TypedColumn, array: pa.Array) -> pa.Array:
+    def _with_records(self, column: FastColumn, array: pa.Array) -> pa.Array:
         """Put what the records have that were not accepted in its places."""
         if not self._records:
             return array

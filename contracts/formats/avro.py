@@ -16,12 +16,10 @@ from tidegate.contracts.document.fields import FieldType, join, tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.avro_nodes import MAX_PRECISION, Refused, resolve
-from tidegate.contracts.formats.avro_quick import DOUBTS
+from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import MAX_NESTING, AvroType, decimal_of, depth_exceeds, graph
-from tidegate.contracts.formats.avro_written import Written
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
-from tidegate.contracts.rules.compiled import RuleSet
 from tidegate.contracts.verdict import Violation
 
 _DEFINITION: Final = "/schema/definition"
@@ -48,6 +46,9 @@ _TIMES: Final = frozenset(
     }
 )
 
+RecordsOf = Callable[[ResolvedReader, Sequence[bytes | None]], Iterator[Any]]
+"""Decodes payloads of one writer: the record of each, or the Violation that it is."""
+
 
 class AvroFormat:
     """One Avro schema, compiled. Raises ContractError, located in the contract document."""
@@ -57,8 +58,8 @@ class AvroFormat:
             raise ContractError.at("/schema", "the schema itself is missing: give `definition` or `file`")
         self._definition = schema.definition
         parsed, named, self._reader = _compile(schema.definition)
-        self._own = Written(resolve(self._reader, self._reader))
-        self._written: dict[str, Written] = {}
+        self._own = ResolvedReader(resolve(self._reader, self._reader))
+        self._written: dict[str, ResolvedReader] = {}
         self.fields = AvroFields(parsed, named)
 
     @property
@@ -66,33 +67,24 @@ class AvroFormat:
         """Whatever was decoded fits the schema: the bytes have no meaning without it."""
         return _is_anything
 
-    def decode(self, framed: Framed) -> Iterator[Any]:
-        """Decode each payload: the record, or the Violation of stage decode that it is."""
+    def decode(self, framed: Framed, read: RecordsOf | None = None) -> Iterator[Any]:
+        """Decode each payload: the record, or the Violation of stage decode that it is.
+
+        `read` decodes the payloads of one writer, and gives what its `ResolvedReader` gives, which does so by default.
+        """
+        read = read or _records
         if framed.written_by is None:
-            yield from _records(self._own, framed.payloads.to_pylist())
+            yield from read(self._own, framed.payloads.to_pylist())
             return
         records: list[Any] = [None] * len(framed.payloads)
-        for written, rows, payloads in self._by_writer(framed):
-            for row, record in zip(rows, _records(written, payloads), strict=True):
+        for reader, rows, payloads in self.by_writer(framed):
+            for row, record in zip(rows, read(reader, payloads), strict=True):
                 records[row] = record
         yield from records
 
-    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records that break no rule, with their index.
-
-        The loop that nearly all records pass: nothing is called here that need not be.
-        """
-        for written, rows, payloads in self._by_writer(framed):
-            is_sound = written.test(rules, len(rows))
-            for row, payload in zip(rows, payloads, strict=True):
-                try:
-                    if is_sound(payload):
-                        continue
-                except DOUBTS:
-                    pass
-                yield row, NO_PAYLOAD if payload is None else written.record(payload)
-
-    def _by_writer(self, framed: Framed) -> Iterator[tuple[Written, Sequence[int], Sequence[bytes | None]]]:
+    def by_writer(
+        self, framed: Framed
+    ) -> Iterator[tuple[ResolvedReader, Sequence[int], Sequence[bytes | None]]]:
         """Yield what each writer has written, as rows and their payloads.
 
         Together, for a function that is met again at once is in the processor's cache, and so is what lies beside the
@@ -111,15 +103,15 @@ class AvroFormat:
         ends = np.cumsum(np.bincount(of + 1, minlength=len(schemas) + 1)).tolist()
         for schema, end in zip((None, *schemas), ends, strict=True):
             if start < end:
-                written = self._own if schema is None else self.written_with(schema.text)
-                yield written, rows[start:end], payloads[start:end]
+                reader = self._own if schema is None else self.written_with(schema.text)
+                yield reader, rows[start:end], payloads[start:end]
                 start = end
 
     def violations(self, record: Any) -> tuple[Violation, ...]:  # noqa: ARG002 - what was decoded fits
         """Return none: what does not fit cannot be decoded."""
         return ()
 
-    def written_with(self, text: str) -> Written:
+    def written_with(self, text: str) -> ResolvedReader:
         """Return what reads data of another schema, by its text, as records of this one.
 
         A text that is no schema gives a reader that refuses everything: somebody else let it into the registry.
@@ -128,24 +120,19 @@ class AvroFormat:
             self._written[text] = self._resolved(text)
         return self._written[text]
 
-    def _resolved(self, text: str) -> Written:
+    def _resolved(self, text: str) -> ResolvedReader:
         try:
             definition = orjson.loads(text)
             if definition == self._definition:
                 return self._own
             _, _, writer = _compile(definition)
-            return Written(resolve(writer, self._reader))
+            return ResolvedReader(resolve(writer, self._reader))
         except (ValueError, ContractError, RecursionError):
-            return Written(Refused("was written with a schema that cannot be read here"))
+            return ResolvedReader(Refused("was written with a schema that cannot be read here"))
 
 
-def _records(written: Written, payloads: Sequence[bytes | None]) -> Iterator[Any]:
-    read = written.quick(len(payloads))
-    for payload in payloads:
-        try:
-            yield read(payload)
-        except DOUBTS:
-            yield NO_PAYLOAD if payload is None else written.record(payload)
+def _records(reader: ResolvedReader, payloads: Sequence[bytes | None]) -> Iterator[Any]:
+    return (NO_PAYLOAD if payload is None else reader.record(payload) for payload in payloads)
 
 
 class AvroFields:

@@ -1,7 +1,7 @@
 """What is read where, when data of one Avro schema is read with another: the two schemas, resolved once.
 
 A node says what bytes of the writer stand at a place and what the reader makes of them. Readers are made from nodes:
-strict ones (`avro_decoder`) and quick ones (`avro_quick`), which therefore cannot differ in what a schema means.
+strict ones (`avro_decoder`) and generated ones (`fastpath.avro_reader`), which therefore cannot differ in what a schema means.
 Where both schemas are the same there is nothing to resolve: a union's value is of the branch that was written.
 
 Source: Apache Avro 1.12 specification, "Schema Resolution", "Aliases", "Logical Types". Of a reader's union the branch

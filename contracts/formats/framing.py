@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.formats.number_scan import byte_offsets
 from tidegate.contracts.formats.writers import GUID_BYTES, SCHEMA_HEADER, WriterSchema, WriterSchemas
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
@@ -46,6 +45,13 @@ _UNKNOWN: Final = _violation(
 _OTHER_TYPE: Final = _violation(
     "frame.schema-type", "was written with a schema of another type than the contract's"
 )
+
+
+def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
+    """Return where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
+    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
+    return offsets[values.offset : values.offset + len(values) + 1]
 
 
 @dataclass(frozen=True, slots=True)

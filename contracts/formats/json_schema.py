@@ -12,14 +12,12 @@ from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.formats.framing import Framed
-from tidegate.contracts.formats.json_bounds import with_quick_bounds
 from tidegate.contracts.formats.json_fields import JsonFields, Schema
 from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.formats.json_looks import MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_patterns import EcmaPatterns
-from tidegate.contracts.formats.json_records import decode_json, unsound
+from tidegate.contracts.formats.json_records import decode_json
 from tidegate.contracts.formats.json_work import check_work
-from tidegate.contracts.rules.compiled import RuleSet
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 MAX_VIOLATIONS: Final = 100
@@ -79,33 +77,29 @@ class JsonSchemaFormat:
         self._listing = None if listing is None or listing.is_calm else listing
         self.formats_hold = schema.formats == "assert"
         self._validator, self.patterns = _compile(definition, assert_formats=self.formats_hold)
-        self._quick, _ = _compile(with_quick_bounds(definition), assert_formats=self.formats_hold)
-        self.fields = JsonFields(definition)
-
-    @property
-    def is_valid(self) -> Callable[[Any], bool]:
+        self.is_valid = self._bounded(self._validator.is_valid)
         """Whether a decoded record fits the schema; not one that is `UNDECIDED`. Never raises."""
-        return self._quick.is_valid if self._judging is None else self._fits_in_time
+        self.fields = JsonFields(definition)
 
     @property
     def is_bounded(self) -> bool:
         """Whether no record takes so many steps to judge that it is `UNDECIDED`."""
         return self._judging is None
 
+    def rewritten_test(self, definition: Schema) -> Callable[[Any], bool]:
+        """Compile another form of the definition, of the same meaning, and return whether a record fits it."""
+        return self._bounded(_compile(definition, assert_formats=self.formats_hold)[0].is_valid)
+
     def subschema_test(self, subschema: Schema) -> Callable[[Any], bool]:
-        """Compile a part of the schema that holds no reference, and give whether a value fits it."""
+        """Compile a part of the schema that holds no reference, and return whether a value fits it."""
         root = self.definition if isinstance(self.definition, dict) else {}
         dialect = {"$schema": root["$schema"]} if "$schema" in root else {}
-        whole = with_quick_bounds({**dialect, "allOf": [subschema]})
+        whole = {**dialect, "allOf": [subschema]}
         return _compile(whole, assert_formats=self.formats_hold)[0].is_valid
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation of stage decode that it is. Who wrote it is all one."""
         return decode_json(framed.payloads)
-
-    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
-        """Decode each payload and give all but the records that fit the schema and break no rule, with their index."""
-        return unsound(framed.payloads, self.is_valid, rules.hold)
 
     def violations(self, record: Any) -> tuple[Violation, ...]:
         """Every way in which a record breaks the schema, at most MAX_VIOLATIONS."""
@@ -135,9 +129,10 @@ class JsonSchemaFormat:
         except ValueError:
             return
 
-    def _fits_in_time(self, record: Any) -> bool:
-        assert self._judging is not None  # noqa: S101 - narrows for the type checker
-        return not self._judging.exceed(record) and self._quick.is_valid(record)
+    def _bounded(self, is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        """Refuse records that take too many steps before they are judged, where the schema has such records."""
+        judging = self._judging
+        return is_valid if judging is None else lambda record: not judging.exceed(record) and is_valid(record)
 
     def _excess(self, record: Any) -> Violation | None:
         """Say that a record which does not fit takes too many steps, where it does; None otherwise."""

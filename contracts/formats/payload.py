@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.formats.framing import Framed
-from tidegate.contracts.rules.compiled import RuleSet
 from tidegate.contracts.verdict import Severity, Stage, Violation
 
 NO_PAYLOAD: Final = Violation(Stage.FRAME, "value.null", "", Severity.ERROR, "the value is null")
@@ -24,13 +23,6 @@ class PayloadFormat(Protocol):
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation that it is (`NO_PAYLOAD` for null)."""
-        ...
-
-    def unsound(self, framed: Framed, rules: RuleSet) -> Iterator[tuple[int, Any]]:
-        """Decode each payload, and give with their index all but the records that are known to fit the schema and to break no rule.
-
-        The rules are those of the contract, the same at each call.
-        """
         ...
 
     @property

@@ -17,13 +17,15 @@ from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.expectations.compile import ExpectationPlan, compile_expectations
-from tidegate.contracts.fastpath.compile import compile_acceptance
+from tidegate.contracts.fastpath import switch
+from tidegate.contracts.fastpath.compile import compile_fastpath
 from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.framing import Frames
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import PayloadFormat
 from tidegate.contracts.formats.writers import WriterSchemas
 from tidegate.contracts.judge.loop import STAGES, Judging
+from tidegate.contracts.judge.path import RecordPath, StrictPath
 from tidegate.contracts.privacy.masks import Masks, masks_of, privacy_problems
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.rules.clock import Moments
@@ -44,7 +46,7 @@ class Slot:
 class EnforcementPlan:
     """Judges records of one contract version. Made by `compile_plan`; picklable (it recompiles where it arrives)."""
 
-    def __init__(self, contract: DataContract, judging: Judging, masks: Masks) -> None:
+    def __init__(self, contract: DataContract, judging: Judging, masks: Masks, *, fastpath: bool) -> None:
         self.contract = contract
         self.fingerprint = fingerprint(contract)
         self.slots = (
@@ -57,12 +59,12 @@ class EnforcementPlan:
         """What the accepted records of a batch must look like together; empty when the contract says nothing of it."""
         self.masks = masks
         self._judging = judging
+        self._fastpath = fastpath
 
-    def __reduce__(
-        self,
-    ) -> tuple[Any, tuple[str, WriterSchemas | None, int | None, MaskKey | None, TableLimits]]:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         document = self.contract.model_dump_json(by_alias=True, exclude_defaults=True)
-        return _rebuilt, (document, self.writers, self._judging.now, self.masks.key, self._judging.limits)
+        judging = self._judging
+        return _rebuilt, (document, self.masks.key, self._fastpath, judging.limits, self.writers, judging.now)
 
     @property
     def payload_format(self) -> PayloadFormat:
@@ -186,33 +188,31 @@ class EnforcementPlan:
         return tuple(slot for index, slot in enumerate(self.slots) if bits >> index & 1)
 
 
-def compile_plan(contract: DataContract, mask_key: MaskKey | None = None) -> EnforcementPlan:
+def compile_plan(
+    contract: DataContract, mask_key: MaskKey | None = None, *, fastpath: bool | None = None
+) -> EnforcementPlan:
     """Compile a self-contained contract (its schema given by `definition`).
 
     `mask_key` makes the tokens of hashed fields: who writes what `judge_typed` gives needs it, who only judges does not.
+    `fastpath` says whether generated code judges; None for what TIDEGATE_FASTPATH says. Verdicts are the same.
 
     Raises ContractError with every problem found: a contract that contradicts itself, a rule on a field that the
     schema does not have, a type-mixed comparison, a bad pattern or expression, an ambiguous column, a `$ref` that
     leaves the document.
     """
     parts = _compile_parts(contract, mask_key)
-    quick = (
-        compile_acceptance(parts.payload_format, parts.rules, parts.columns)
-        if isinstance(parts.payload_format, JsonSchemaFormat)
-        else None
-    )
-    acceptance, typed_acceptance = quick or (None, None)
+    if fastpath is None:
+        fastpath = switch.is_on()
+    compiled = parts.payload_format, parts.rules, parts.columns
+    path: RecordPath = compile_fastpath(*compiled) if fastpath else StrictPath(*compiled)
     judging = Judging(
-        parts.payload_format,
-        parts.rules,
-        parts.columns,
-        acceptance,
-        typed_acceptance,
+        *compiled,
+        path,
         Frames(contract.framing, contract.schema_.type),
         refusal=DISPOSITIONS[contract.on_violation],
         refuses_null=contract.tombstones == "refuse",
     )
-    return EnforcementPlan(contract, judging, parts.masks)
+    return EnforcementPlan(contract, judging, parts.masks, fastpath=fastpath)
 
 
 def check_compiles(contract: DataContract) -> None:
@@ -227,9 +227,9 @@ def schema_fields(contract: DataContract) -> SchemaFields:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What is compiled of a contract before the quick way of accepting records: all in which mistakes show."""
+    """What is compiled of a contract before its fast path: all in which mistakes show."""
 
-    payload_format: PayloadFormat
+    payload_format: JsonSchemaFormat | AvroFormat
     rules: RuleSet
     columns: tuple[TypedColumn, ...]
     masks: Masks
@@ -264,7 +264,7 @@ def _compile_parts(contract: DataContract, mask_key: MaskKey | None) -> _Parts:
     return _Parts(payload_format, rules, columns, masks)
 
 
-def _compile_format(contract: DataContract) -> PayloadFormat:
+def _compile_format(contract: DataContract) -> JsonSchemaFormat | AvroFormat:
     match contract.schema_:
         case JsonSchema():
             return JsonSchemaFormat(contract.schema_)
@@ -274,18 +274,19 @@ def _compile_format(contract: DataContract) -> PayloadFormat:
 
 def _rebuilt(
     document: str,
+    mask_key: MaskKey | None,
+    fastpath: bool,  # noqa: FBT001 - pickle gives it by position
+    limits: TableLimits,
     writers: WriterSchemas | None,
     now: int | None,
-    mask_key: MaskKey | None,
-    limits: TableLimits = NO_LIMITS,
 ) -> EnforcementPlan:
-    plan = _recompile(document, mask_key)
+    plan = _recompile(document, mask_key, fastpath)
     plan = plan if limits == NO_LIMITS else plan.for_table(limits)
     plan = plan if writers is None else plan.with_writers(writers)
     return plan if now is None else plan.with_now(now)
 
 
 @lru_cache(maxsize=64)
-def _recompile(document: str, mask_key: MaskKey | None) -> EnforcementPlan:
+def _recompile(document: str, mask_key: MaskKey | None, fastpath: bool) -> EnforcementPlan:  # noqa: FBT001 - a key
     """Compile once in a process what arrives there many times."""
-    return compile_plan(DataContract.model_validate_json(document), mask_key)
+    return compile_plan(DataContract.model_validate_json(document), mask_key, fastpath=fastpath)

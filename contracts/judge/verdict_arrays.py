@@ -15,10 +15,12 @@ VERDICT_TYPE = pa.struct(
 
 
 def packed(verdicts: pa.StructArray) -> pa.Array:
-    """Return verdicts as one array of binary, null where nothing failed: what most records cross to the JVM with is nothing.
+    """Return verdicts as one array of binary, null where nothing failed.
 
     The first byte is the disposition, `failed` comes after it.
     """
+    # As a struct of disposition and failed slots, verdicts cost Spark 0.15 of 3 µs a record to take apart and to put into
+    # rows; for 99 records of 100 they say nothing.
     failed = verdicts.field("failed")
     places = np.flatnonzero(failed.is_valid().to_numpy(zero_copy_only=False))
     few = verdicts.take(pa.array(places))

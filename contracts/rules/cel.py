@@ -18,14 +18,11 @@ from cel_expr_python import cel
 
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.rule_model import Cel
-from tidegate.contracts.rules.cel_lowered import NotLoweredError
-from tidegate.contracts.rules.cel_lowering import lower
 from tidegate.contracts.rules.cel_paths import Roots
 from tidegate.contracts.rules.cel_syntax import Node, syntax_of
 from tidegate.contracts.rules.cel_zeros import whole
-from tidegate.contracts.rules.compiled import Built, Lowered
+from tidegate.contracts.rules.compiled import Built
 from tidegate.contracts.rules.places import EACH
-from tidegate.contracts.rules.program import DECODED, Program, all_of, any_of
 from tidegate.contracts.rules.scope import Scope
 
 _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
@@ -79,30 +76,22 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
     expression = _compiled(rule, scope, names)
     if expression is None:
         return None
-    # What a field lacks is a matter of `nulls`; what an expression lacks, without a field, too.
-    unknown = rule.strict or (rule.field is None and rule.nulls == "violate")
-    roots = roots_of(rule)
-    node = syntax_of(expression)
-    quick = _quick(node, roots, unknown=unknown)
+    unknown = breaks_unknown(rule)
 
     def breaks(record: Any, fits: bool) -> bool:  # noqa: FBT001 - called by position for every record
-        if quick is not None and (answer := quick(record)) is not None:
-            return answer
         return _is_broken(evaluate(expression.eval, record), fits=fits, unknown=unknown)
 
     def detail(record: Any) -> str | None:
         return _DETAILS.get(evaluate(expression.eval, record))
 
-    lowered = None if quick is None else _lowered(rule, node, roots, unknown=unknown)
     if rule.field is not None:
-        return _built_of_field(rule, rule.field, expression.eval, roots, lowered)
-    return Built((), breaks, "", "breaks the expression of the rule", detail, lowered)
+        return _built_of_field(rule, rule.field, expression.eval)
+    return Built((), breaks, "", "breaks the expression of the rule", detail)
 
 
-def _built_of_field(
-    rule: Cel, field: str, evaluator: Callable[..., Any], roots: Roots, lowered: Lowered | None
-) -> Built:
-    name, absent, unknown = field.removeprefix("/"), rule.nulls == "violate", rule.strict
+def _built_of_field(rule: Cel, field: str, evaluator: Callable[..., Any]) -> Built:
+    roots = roots_of(rule)
+    name, absent, unknown = field.removeprefix("/"), rule.nulls == "violate", breaks_unknown(rule)
 
     def breaks(value: Any, parent: Any, record: Any, fits: bool) -> bool:  # noqa: FBT001 - as of a whole record
         if value is None:
@@ -117,7 +106,7 @@ def _built_of_field(
         return f"{name} {_DETAILS[found]}" if found in _DETAILS else None
 
     message = f"{name} breaks the expression of the rule"
-    return Built((roots.value, roots.parent, ()), breaks, field, message, detail, lowered, asks_fit=True)
+    return Built((roots.value, roots.parent, ()), breaks, field, message, detail, asks_fit=True)
 
 
 def roots_of(rule: Cel) -> Roots:
@@ -157,32 +146,12 @@ def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
     return None if scope.problems else expression
 
 
-def _quick(node: Node, roots: Roots, *, unknown: bool) -> Callable[[Any], bool | None] | None:
-    """Compile what says of most records whether they break an expression, and None of the others."""
-    program = Program()
-    try:
-        tests = lower(node, program, roots)
-    except NotLoweredError:
-        return None
-    breaks, keeps = (tests.misses, tests.holds) if unknown else (tests.fails, tests.passes)
-    return program.choice([*DECODED], [(keeps, "False"), (breaks, "True")], "None")
+def breaks_unknown(rule: Cel) -> bool:
+    """Return whether a record breaks a rule whose expression lacks a value.
 
-
-def _lowered(rule: Cel, node: Node, roots: Roots, *, unknown: bool) -> Lowered:
-    def decide(program: Program) -> tuple[str, str]:
-        tests = lower(node, program, roots)
-        keeps, breaks = (tests.holds, tests.misses) if unknown else (tests.passes, tests.fails)
-        if rule.field is None:
-            return keeps, breaks
-        variable = program.variable(roots.value)
-        is_absent, is_there = f"{variable} is None", f"{variable} is not None"
-        if rule.nulls == "pass":
-            return any_of(is_absent, keeps), all_of(is_there, breaks)
-        return all_of(is_there, keeps), any_of(is_absent, breaks)
-
-    return Lowered(
-        decide, roots.paths(node), roots.holders(node), roots.value, without_array=rule.nulls == "pass"
-    )
+    What a field lacks is a matter of `nulls`, and so is what an expression without a field lacks.
+    """
+    return rule.strict or (rule.field is None and rule.nulls == "violate")
 
 
 def tree_of(rule: Cel) -> Node:
@@ -226,19 +195,10 @@ def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | 
     return evaluator
 
 
-def all_hold(expressions: list[str]) -> Callable[[Any], bool] | None:
-    """Compile the test that several sound expressions all hold; None when there are fewer than two.
-
-    Most records break none, and one evaluation takes hardly longer than that of one expression alone.
-    """
-    if len(expressions) < 2:
-        return None
-    evaluator = _environment().compile(" && ".join(f"({expression}\n)" for expression in expressions)).eval
-
-    def hold(record: Any) -> bool:
-        return _ask(evaluator, {"this": record})[0] is Outcome.HOLDS
-
-    return hold
+def holds(expression: str) -> Callable[[Any], bool]:
+    """Compile the test that an expression holds of a record as it is decoded; when it does not, that says nothing."""
+    evaluator = _environment().compile(expression).eval
+    return lambda record: _ask(evaluator, {"this": record})[0] is Outcome.HOLDS
 
 
 def evaluate(evaluator: Callable[..., Any], record: Any) -> Outcome:

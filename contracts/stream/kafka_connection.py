@@ -21,6 +21,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
 
+# An admin client asks the controller that it saw last. When that node died, each attempt of a stream timed out until
+# librdkafka looked again, by default after five minutes, though the cluster had gone on within seconds.
 _REFRESH_MILLISECONDS: Final = 5_000
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOGIN_MODULES: Final = {
@@ -154,10 +156,7 @@ class KafkaConnection:
         return found
 
     def for_admin(self) -> dict[str, str | int]:
-        """Return the properties of an admin client of librdkafka. They hold secrets.
-
-        It asks the controller, and learns of another one only when it looks at the cluster again: by itself every five minutes.
-        """
+        """Return the properties of an admin client of librdkafka. They hold secrets."""
         return {**self.for_librdkafka(), "topic.metadata.refresh.interval.ms": _REFRESH_MILLISECONDS}
 
     def for_spark(self) -> dict[str, str]:

@@ -199,16 +199,17 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
         plan = plan_of(schema, RULES if is_number else [])
     except ContractError:  # keywords of another draft
         assume(False)
-    acceptance = plan._judging.acceptance
+    acceptance = documents.fast_path(plan).acceptance
     assume(acceptance is not None)
     values = [
         data.draw(texts_near(data.draw(records_of(schema)))) for _ in range(data.draw(st.integers(1, 6)))
     ]
-    exact = [plan.explain(value).disposition is Disposition.ACCEPTED for value in values]
+    strict = documents.strict(plan)
+    exact = [strict.explain(value).disposition is Disposition.ACCEPTED for value in values]
     (block,) = acceptance.blocks(pa.array(values, pa.binary()))
     refused = {position for position, _, _ in block.others} | {position for position, _ in block.broken}
     for position, bits in block.broken:
-        rules = {violation.code for violation in plan.explain(values[position]).violations}
+        rules = {violation.code for violation in strict.explain(values[position]).violations}
         assert rules == {rule["id"] for index, rule in enumerate(RULES) if bits >> index & 1}
     accepted = [position not in refused for position in range(len(values))]
     assert [
@@ -217,6 +218,7 @@ def test_what_the_quick_way_accepts_the_exact_way_accepts(data: st.DataObject) -
         if two == (True, False)
     ] == []
     judged = plan.judge_typed(pa.array(values, pa.binary()))
+    assert strict.judge_typed(pa.array(values, pa.binary())).equals(judged)
     assert [plan.explain(value, typed=True).disposition for value in values] == judged.field(0).to_pylist()
     decoded = [json.loads(value) if fine else None for value, fine in zip(values, accepted, strict=True)]
     wholes = judged.field(2).field(0).to_pylist()
@@ -299,11 +301,10 @@ def test_dates_are_judged_as_their_texts_are(data: st.DataObject) -> None:
     )
     values = [json.dumps(each).encode() for each in data.draw(st.lists(records, min_size=1, max_size=5))]
     values.append(values[0].replace(b"-0", b"\\u002d0"))
-    verdicts = [plan.explain(value) for value in values]
-    for judged in (
-        plan.judge(pa.array(values, pa.binary())),
-        plan.judge_typed(pa.array(values, pa.binary())),
-    ):
+    strict = documents.strict(plan)
+    verdicts = [strict.explain(value) for value in values]
+    array = pa.array(values, pa.binary())
+    for judged in (plan.judge(array), plan.judge_typed(array)):
         assert judged.field(0).to_pylist() == [verdict.disposition for verdict in verdicts]
         failed = [{slot.code for slot in plan.failed_slots(bits)} for bits in judged.field(1).to_pylist()]
         ids = {rule["id"] for rule in rules}
@@ -314,7 +315,9 @@ def test_dates_are_judged_as_their_texts_are(data: st.DataObject) -> None:
 
 def test_good_dates_are_accepted_at_once_and_never_matched() -> None:
     schema = {"type": "object", "properties": {"d": {"type": "string", "format": "date"}}}
-    acceptance = plan_of({**schema, "properties": {**schema["properties"], "p": {}}}, [])._judging.acceptance
+    acceptance = documents.fast_path(
+        plan_of({**schema, "properties": {**schema["properties"], "p": {}}}, [])
+    ).acceptance
     assert acceptance.reading.expression == ""
     days = ["2000-02-29", "1900-02-29", "0000-01-01", "9999-12-31", "0001-01-01", "2023-04-31", "2023-4-30"]
     (block,) = acceptance.blocks(pa.array([f'{{"d":"{each}"}}'.encode() for each in days], pa.binary()))
@@ -327,7 +330,7 @@ def test_it_does_accept_good_records_of_an_ordinary_schema() -> None:
         "required": ["p"],
         "properties": {"p": {"type": "integer"}, "q": {"type": "string", "pattern": "^[ab]+$"}},
     }
-    acceptance = plan_of(schema, RULES)._judging.acceptance
+    acceptance = documents.fast_path(plan_of(schema, RULES)).acceptance
     values = [
         b'{"p": 0}',
         b'{"p": 2, "q": "ab"}',
@@ -361,8 +364,8 @@ def test_depth_is_counted_outside_strings(
     assert plan.judge(pa.array([value], pa.binary())).field(0).to_pylist() == [
         plan.explain(value).disposition
     ]
-    assert plan._judging.acceptance is not None
-    (block,) = plan._judging.acceptance.blocks(pa.array([value], pa.binary()))
+    assert documents.fast_path(plan).acceptance is not None
+    (block,) = documents.fast_path(plan).acceptance.blocks(pa.array([value], pa.binary()))
     assert len(block.others) == (depth > 254)
 
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from tests.property.avro_worlds import data, encoded, evolved, schemas
 from tidegate.contracts.document.model import AvroSchema
+from tidegate.contracts.fastpath.avro_reader import DOUBTS, compile_quick_reader
 from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_nodes import resolve
-from tidegate.contracts.formats.avro_quick import DOUBTS, compile_quick_reader
+from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.avro_types import graph
-from tidegate.contracts.formats.avro_written import Written
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.verdict import Stage, Violation
 
@@ -141,7 +141,7 @@ def test_what_the_quick_way_reads_is_what_the_strict_way_reads(choose: st.DataOb
             payload[place : place + 1] = b"" if change == "cut" else bytes([choose.draw(st.integers(0, 255))])
     types = graph(ready)
     node = resolve(types, types if reader is writer else graph(parsed(reader)[0]))
-    strict = Written(node).record(bytes(payload))
+    strict = ResolvedReader(node).record(bytes(payload))
     try:
         quick = compile_quick_reader(node)(bytes(payload))
     except DOUBTS:
@@ -159,7 +159,7 @@ def test_most_of_what_is_good_goes_the_quick_way(choose: st.DataObject) -> None:
     payload = encoded(ready, choose.draw(data(ready, named)))
     types = graph(ready)
     node = resolve(types, types)
-    assert compile_quick_reader(node)(payload) == Written(node).record(payload)
+    assert compile_quick_reader(node)(payload) == ResolvedReader(node).record(payload)
 
 
 @pytest.mark.parametrize("wrong", [None, b""])

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tests import documents
 from tidegate.contracts.document.fields import join
+from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
+from tidegate.contracts.fastpath.cel_lowering import lower
+from tidegate.contracts.fastpath.program import DECODED, Program
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.cel import Outcome, evaluate, evaluate_with
-from tidegate.contracts.rules.cel_lowered import NotLoweredError
-from tidegate.contracts.rules.cel_lowering import lower
 from tidegate.contracts.rules.cel_syntax import syntax_of
 from tidegate.contracts.rules.places import located, places
-from tidegate.contracts.rules.program import DECODED, Program
 from tidegate.contracts.verdict import Stage
 
 EXAMPLES = int(os.environ.get("TIDEGATE_CEL_EXAMPLES", "400"))
@@ -227,24 +227,28 @@ def test_what_is_lowered_says_what_the_library_says(expression: str, some: list[
                 assert not tests[way](each) or outcome in outcomes, (way, expression, each, outcome)
 
 
-def plan_of(expression: str, nulls: str) -> EnforcementPlan:
-    return plan_with({"id": "r", "kind": "cel", "expr": expression, "nulls": nulls})
-
-
-def plan_with(rule: dict[str, Any]) -> EnforcementPlan:
+def plan_with(rule: dict[str, Any], *, fastpath: bool | None = None) -> EnforcementPlan:
     columns = [{"name": "s", "from": "/s", "type": "json"}]
-    return documents.plan_with(SCHEMA, formats="annotate", columns=columns, rules=[rule])
+    return documents.plan_with(SCHEMA, formats="annotate", columns=columns, rules=[rule], fastpath=fastpath)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(expressions, st.lists(records, min_size=1, max_size=6), st.sampled_from(["pass", "violate"]))
+@given(
+    expressions,
+    st.lists(records, min_size=1, max_size=6),
+    st.sampled_from(["pass", "violate"]),
+    st.booleans(),
+)
 def test_every_way_of_judging_says_what_the_library_says(
-    expression: str, some: list[Any], nulls: str
+    expression: str,
+    some: list[Any],
+    nulls: str,
+    fastpath: bool,
 ) -> None:
     library = compiled(expression)
     if library is None or library.return_type() != cel.Type.BOOL:
         return
-    plan = plan_of(expression, nulls)
+    plan = plan_with({"id": "r", "kind": "cel", "expr": expression, "nulls": nulls}, fastpath=fastpath)
     values = pa.array([json.dumps(record).encode() for record in some])
     for judged in (plan.judge(values), plan.judge_typed(values)):
         for value, verdict in zip(values.to_pylist(), judged.to_pylist(), strict=True):
@@ -295,6 +299,7 @@ WITH_FIELD = cel.NewEnv(variables=dict.fromkeys(("value", "parent", "this"), cel
     st.lists(records, min_size=1, max_size=5),
     st.sampled_from(["pass", "violate"]),
     st.booleans(),
+    st.booleans(),
 )
 def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
     expression: str,
@@ -302,6 +307,7 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
     some: list[Any],
     nulls: str,
     strict: bool,
+    fastpath: bool,
 ) -> None:
     try:
         library = WITH_FIELD.compile(expression)
@@ -310,7 +316,7 @@ def test_an_expression_about_a_field_is_asked_of_each_of_its_values(
     if library.return_type() != cel.Type.BOOL:
         return
     rule = {"id": "r", "kind": "cel", "expr": expression, "field": field, "nulls": nulls, "strict": strict}
-    plan = plan_with(rule)
+    plan = plan_with(rule, fastpath=fastpath)
     path = tuple(field.split("/")[1:])
     holder = path[:-2] if path[-1] == "*" else path[:-1]
     values = pa.array([json.dumps(record).encode() for record in some])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.columns.typed import TYPES, TypedColumn, kind_of
 from tidegate.contracts.document.fields import FieldType
+from tidegate.contracts.fastpath.columns import fast_column
 
 INTEGERS = st.one_of(
     st.integers(-5, 5),
@@ -69,7 +70,7 @@ NAMES = [
 def test_together_as_alone(name: str, unit: str | None, values: list[Any]) -> None:
     kind = kind_of(name, FieldType(times=frozenset() if unit is None else frozenset({unit})))
     assert kind is not None
-    column = TypedColumn("c", name, ("c",), kind)
+    column = fast_column(TypedColumn("c", name, ("c",), kind))
     array, refused = column.convert_values(values)
     alone = [None if value is None else kind.convert(value) for value in values]
     # As text, for NaN equals nothing.

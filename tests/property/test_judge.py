@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from tests import documents
 from tidegate.contracts.document.model import JsonSchema
+from tidegate.contracts.fastpath.json_values import decode_values
+from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.json_records import decode_exactly, decode_json
 from tidegate.contracts.formats.reference import ReferenceValidator
@@ -58,7 +60,9 @@ COLUMNS = [
 
 
 PLAN = documents.plan_with(SCHEMA, rules=RULES, columns=COLUMNS)
+STRICT = documents.strict(PLAN)
 RULE_SET = compile_rules(PLAN.contract, PLAN.payload_format.fields)
+FAST_RULES = FastRules(RULE_SET, PLAN.payload_format.fields)
 
 digits = st.text("0123456789", min_size=1, max_size=22)
 number_texts = st.builds(
@@ -109,6 +113,8 @@ def stages_and_rules(plan: EnforcementPlan, failed: bytes | None) -> set[str]:
 def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
     array = pa.array(batch, pa.binary())
     for typed, judged in ((False, PLAN.judge(array)), (True, PLAN.judge_typed(array))):
+        strictly = STRICT.judge_typed(array) if typed else STRICT.judge(array)
+        assert strictly.equals(judged)
         assert len(judged) == len(batch)
         assert judged.null_count == 0
         together = PLAN.explain_each(array, typed=typed)
@@ -116,7 +122,7 @@ def test_judge_and_explain_agree(batch: list[bytes | None]) -> None:
         for value, verdict, explained, known in zip(
             batch, judged.to_pylist(), together, by_slots, strict=True
         ):
-            assert explained == PLAN.explain(value, typed=typed)
+            assert explained == PLAN.explain(value, typed=typed) == STRICT.explain(value, typed=typed)
             assert known == explained
             assert verdict["disposition"] == explained.disposition
             assert (explained.disposition is Disposition.ACCEPTED) == (not explained.violations)
@@ -136,8 +142,9 @@ def test_all_rules_at_once_say_what_each_says_alone(batch: list[bytes | None]) -
             continue
         for fits in (False, True):
             broken = {
-                rule.id for index, rule in enumerate(rules) if RULE_SET.broken(record, fits) >> index & 1
+                rule.id for index, rule in enumerate(rules) if FAST_RULES.broken(record, fits) >> index & 1
             }
+            assert FAST_RULES.broken(record, fits) == RULE_SET.broken(record, fits)
             assert broken == {rule.id for rule in rules if breaks(rule.check, record, fits=fits)}
 
 
@@ -159,7 +166,7 @@ def test_no_evidence_holds_a_value(value: bytes | None) -> None:
 @given(record_texts)
 def test_what_the_fast_path_takes_is_what_the_exact_path_takes(text: str) -> None:
     value = text.encode()
-    (decoded,) = decode_json(pa.array([value]))
+    (decoded,) = decode_values(pa.array([value]))
     exact = decode_exactly(value)
     assert type(decoded) is type(exact)
     if isinstance(decoded, Violation):
@@ -240,10 +247,15 @@ schemas = st.recursive(
 
 
 @settings(max_examples=500, deadline=None)
-@given(schemas, st.lists(json_values, min_size=1, max_size=5))
-def test_the_schema_means_what_python_jsonschema_says(schema: dict[str, Any], records: list[Any]) -> None:
+@given(schemas, st.lists(json_values, min_size=1, max_size=5), st.booleans())
+def test_the_schema_means_what_python_jsonschema_says(
+    schema: dict[str, Any],
+    records: list[Any],
+    fastpath: bool,
+) -> None:
     whole = {"properties": {"id": {"type": "string"}, "record": schema}}
-    plan = documents.plan_with(whole, columns=[{"name": "id", "from": "/id", "type": "string"}])
+    columns = [{"name": "id", "from": "/id", "type": "string"}]
+    plan = documents.plan_with(whole, columns=columns, fastpath=fastpath)
     reference = ReferenceValidator(JsonSchema(type="json-schema", definition=schema, formats="assert"))
     judged = plan.judge(
         pa.array([json.dumps({"record": record}).encode() for record in records], pa.binary())
@@ -287,6 +299,7 @@ avro_records = st.builds(
     lambda leaf, inner: leaf | {"a": inner}, avro_leaf, st.lists(st.one_of(st.none(), avro_leaf), max_size=3)
 )
 AVRO_PLAN = documents.plan_with(AVRO, kind="avro", columns=[{"name": "i", "from": "/i", "type": "int"}])
+STRICT_AVRO_PLAN = documents.strict(AVRO_PLAN)
 
 
 def encoded(record: Any) -> bytes:
@@ -309,5 +322,6 @@ def test_no_avro_bytes_raise(record: Any, chance: random.Random) -> None:
     for _ in range(chance.randrange(1, 4)):
         value[chance.randrange(len(value))] = chance.randrange(256)
     array = pa.array([bytes(value), bytes(value[: chance.randrange(len(value))])])
+    assert STRICT_AVRO_PLAN.judge_typed(array).equals(AVRO_PLAN.judge_typed(array))
     for verdict, each in zip(AVRO_PLAN.judge(array).to_pylist(), array.to_pylist(), strict=True):
         assert verdict["disposition"] == AVRO_PLAN.explain(each).disposition

@@ -10,14 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import documents
-from tidegate.contracts.formats.column_values import (
-    day,
-    instant,
-    local_time,
-    texts_as_days,
-    texts_as_instants,
-    texts_as_local_times,
-)
+from tidegate.contracts.fastpath.columns import texts_as_days, texts_as_instants, texts_as_local_times
+from tidegate.contracts.formats.column_values import day, instant, local_time
 from tidegate.contracts.judge.plan import EnforcementPlan
 
 TEXTS = st.sampled_from(
@@ -94,14 +88,8 @@ def plan_of(definition: dict[str, Any], columns: list[dict[str, Any]], on_violat
     return documents.plan_with(definition, columns=columns, rules=RULES, on_violation=on_violation)
 
 
-def exact(plan: EnforcementPlan) -> EnforcementPlan:
-    """Return the same plan without its quick way."""
-    slow = object.__new__(EnforcementPlan)
-    slow.__dict__.update(plan.__dict__, _acceptance=None, _typed_acceptance=None)
-    return slow
-
-
 PLANS = [plan_of(DEFINITION, COLUMNS, policy) for policy in ("quarantine", "alert")]
+STRICT = [documents.strict(plan) for plan in PLANS]
 OPTIONAL = {
     "word": TEXTS | st.none(),
     "day": DAYS,
@@ -130,16 +118,16 @@ VALUES = st.lists(
 @given(VALUES)
 def test_columns_are_those_of_the_exact_way(values: list[bytes | None]) -> None:
     array = pa.array(values, pa.binary())
-    for plan in PLANS:
-        assert plan._judging.typed_acceptance is not None
-        quick, slow = plan.judge_typed(array), exact(plan).judge_typed(array)
+    for plan, strict in zip(PLANS, STRICT, strict=True):
+        assert documents.fast_path(plan).typed_acceptance is not None
+        quick, slow = plan.judge_typed(array), strict.judge_typed(array)
         assert quick.to_pylist() == slow.to_pylist()
         assert quick.type == slow.type
         quick.validate(full=True)
 
 
 def test_most_columns_come_from_texts() -> None:
-    quick = PLANS[0]._judging.typed_acceptance
+    quick = documents.fast_path(PLANS[0]).typed_acceptance
     assert quick is not None
     kept = {column.name: source for column, source in zip(quick.columns, quick.sources, strict=True)}
     assert sorted(name for name, source in kept.items() if source.also is not None) == [
@@ -166,8 +154,8 @@ def test_records_that_are_not_accepted_stand_at_their_places_in_batches_of_many_
         others[index // 7 % len(others)] if index % 7 == 0 else json.dumps(good | {"n": 10 + index}).encode()
         for index in range(2_500)
     ]
-    for plan in PLANS:
-        quick, slow = (each.judge_typed(pa.array(values, pa.large_binary())) for each in (plan, exact(plan)))
+    for plans in zip(PLANS, STRICT, strict=True):
+        quick, slow = (each.judge_typed(pa.array(values, pa.large_binary())) for each in plans)
         assert quick.to_pylist() == slow.to_pylist()
         assert quick.slice(1_002, 1).field(2).to_pylist()[0]["n"] == 1_012
 
@@ -175,7 +163,7 @@ def test_records_that_are_not_accepted_stand_at_their_places_in_batches_of_many_
 def test_columns_of_records_without_any_string() -> None:
     definition = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
     plan = plan_of(definition, [{"name": "n", "from": "/n", "type": "long"}], "quarantine")
-    assert plan._judging.typed_acceptance is not None
+    assert documents.fast_path(plan).typed_acceptance is not None
     values = pa.array([b'{"n": 5}', b"", b'{"n": 2}', b'{"n": 1}'], pa.binary())
     assert plan.judge_typed(values).field(2).to_pylist() == [{"n": 5}, None, None, {"n": 1}]
     assert plan.judge_typed(values.slice(0, 0)).to_pylist() == []

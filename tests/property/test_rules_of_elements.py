@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests import documents
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition
@@ -77,6 +78,7 @@ def plan_at(number: int, index: int) -> EnforcementPlan:
 
 
 EACH = plan_of(*RULES)
+STRICT_EACH = documents.strict(EACH)
 members = {
     "n": st.one_of(st.none(), st.sampled_from([*NUMBERS, "x"])),
     "m": st.sampled_from([*NUMBERS, None]),
@@ -116,6 +118,7 @@ def broken(plan: EnforcementPlan, value: bytes) -> set[str]:
 def test_a_rule_about_each_element_is_broken_where_one_about_an_element_is(record: Any) -> None:
     value = json.dumps(record).encode()
     found = broken(EACH, value)
+    assert found == broken(STRICT_EACH, value)
     places = {violation.pointer for violation in EACH.explain(value).violations}
     for number, rule in enumerate(RULES):
         holder = record if through(rule) == "list" else record.get("o")
@@ -135,7 +138,7 @@ def test_the_quick_way_takes_good_elements() -> None:
         "o": {"lines": [{"n": 2, "m": 1, "s": "a", "d": "2024-01-02"}]},
         "list": [2],
     }
-    acceptance = EACH._judging.acceptance
+    acceptance = documents.fast_path(EACH).acceptance
     assert acceptance is not None
     values = [json.dumps(record).encode() for record in (good, good | {"list": [2, 1]})]
     (block,) = acceptance.blocks(pa.array(values, pa.binary()))

@@ -76,7 +76,8 @@ def test_a_range_of_moments_is_what_their_order_says(rule: Any, found: list[Any]
     stamps = [NOW // 10**6 + index if is_stamped else None for index in range(len(found))]
     moments = Moments(NOW, pa.array(stamps, pa.timestamp("ms")))
     values = pa.array([json.dumps({"at": each}).encode() for each in found])
-    judged = [plan.judge(values, moments), plan.judge_typed(values, moments)]
+    plans = (plan, documents.strict(plan))
+    judged = [judge(values, moments) for each in plans for judge in (each.judge, each.judge_typed)]
     together = list(plan.explain_each(values, moments))
     by_slots = list(plan.explain_each(values, moments, failed=judged[0].field("failed")))
     for index, text in enumerate(found):

@@ -11,6 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from tests import documents
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.verdict import Disposition, Verdict
@@ -47,15 +48,18 @@ def said(verdict: Verdict) -> str:
 
 
 def check(plan: EnforcementPlan, value: bytes | None, *, typed: bool = False) -> str:
-    """Judge in every way, among other values and alone, and give what all of them say."""
-    verdict = plan.explain(value, typed=typed)
+    """Judge with the fast path and without, among other values and alone, and give what all of them say."""
+    strict = documents.strict(plan)
+    verdict = strict.explain(value, typed=typed)
+    assert verdict == plan.explain(value, typed=typed)
     stages = {violation.stage for violation in verdict.violations}
     for kind in (pa.binary(), pa.large_binary()):
         values = pa.array([b"", value, b"{}", None, value], kind)
-        judged = (plan.judge_typed(values) if typed else plan.judge(values)).to_pylist()
-        for each in (judged[1], judged[4]):
-            assert each["disposition"] == verdict.disposition
-            assert {slot.stage for slot in plan.failed_slots(each["failed"])} == stages
+        for way in (plan, strict):
+            judged = (way.judge_typed(values) if typed else way.judge(values)).to_pylist()
+            for each in (judged[1], judged[4]):
+                assert each["disposition"] == verdict.disposition
+                assert {slot.stage for slot in plan.failed_slots(each["failed"])} == stages
     return said(verdict)
 
 
@@ -99,10 +103,11 @@ def test_written(make_plan: Any, what: str, framing: str, value: str, header: st
     plan = plan.with_writers(WriterSchemas(writers, is_current=True))
     bytes_of, header_of = value_of(value), value_of(header)
     headers = pa.array([header_of] * 30, pa.binary())
-    judged = plan.judge_typed(pa.array([bytes_of] * 30, pa.binary()), headers=headers).to_pylist()
-    explained = plan.explain(bytes_of, header_of, typed=True)
-    assert {each["disposition"] for each in judged} == {explained.disposition}, what
-    assert verdict == said(explained), what
+    for way in (plan, documents.strict(plan)):
+        judged = way.judge_typed(pa.array([bytes_of] * 30, pa.binary()), headers=headers).to_pylist()
+        explained = way.explain(bytes_of, header_of, typed=True)
+        assert {each["disposition"] for each in judged} == {explained.disposition}, what
+        assert verdict == said(explained), what
 
 
 COLUMN_A = {"name": "a", "from": "/a", "type": "long"}

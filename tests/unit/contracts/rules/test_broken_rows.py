@@ -43,8 +43,8 @@ RULES = [
 
 
 def judged_rows(plan: EnforcementPlan) -> list[int]:
-    assert plan._judging.acceptance is not None
-    (block,) = plan._judging.acceptance.blocks(pa.array(VALUES))
+    assert documents.fast_path(plan).acceptance is not None
+    (block,) = documents.fast_path(plan).acceptance.blocks(pa.array(VALUES))
     return [position for position, _ in block.broken]
 
 

@@ -14,6 +14,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from tidegate.contracts.fastpath.program import FALSE, Program
+from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro_decoder import (
     MALFORMED,
     UUID,
@@ -35,8 +37,7 @@ from tidegate.contracts.formats.avro_nodes import (
     Uuid,
     decimal_value,
 )
-from tidegate.contracts.rules.compiled import Path, RuleSet
-from tidegate.contracts.rules.program import FALSE, Program
+from tidegate.contracts.rules.places import Path
 
 QuickReader = Callable[[Any], Any]
 """Takes a payload; gives its record, or raises one of DOUBTS."""
@@ -63,10 +64,11 @@ def compile_quick_reader(node: Node) -> QuickReader:
     return _Writer(Program()).reader(node)
 
 
-def compile_quick_test(node: Node, rules: RuleSet) -> QuickTest:
+def compile_quick_test(node: Node, rules: FastRules) -> QuickTest:
     """Compile what reads a node and asks the rules: of a record one function, whose variables are the fields.
 
-    The fields that no rule is about are looked at as strictly, but not made.
+    The fields that no rule is about are looked at as strictly, but not made. To make a record of the fields that rules
+    name, and to have another function look them up again, took 0.7 of 3 µs.
     """
     if rules.reads is not None and isinstance(node, Fields) and not node.is_recursive:
         program = _FieldsProgram()

@@ -11,7 +11,7 @@ with a double.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -20,10 +20,10 @@ from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, Forbidden, OneOf, Ordered, Range, Rule
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.document.times import instant_text
+from tidegate.contracts.fastpath.program import DATE, Program
 from tidegate.contracts.rules.clock import offset_of_now
-from tidegate.contracts.rules.compiled import Built, Lowered
+from tidegate.contracts.rules.compiled import Built, CompiledRule
 from tidegate.contracts.rules.places import Path
-from tidegate.contracts.rules.program import DATE, Program
 from tidegate.contracts.rules.values import (
     DATES,
     INSTANTS,
@@ -51,22 +51,22 @@ _FEW_VALUES: Final = 3
 _INT_OR_DOUBLE: Final = frozenset({int, float})
 
 
-def write_sound_tests(
-    rules: Sequence[tuple[Rule, Built]], lowered: Iterable[Lowered], fields: SchemaFields, program: Program
+def write_field_tests(
+    rules: Sequence[CompiledRule], fields: SchemaFields, program: Program
 ) -> dict[str, str]:
-    """Write the tests of rules about fields, and of those about whole records that can be lowered, into a program.
+    """Write the tests of rules about values of fields into a program.
 
-    Returns the former by rule id, as expressions of its variables. All hold only where none of the rules is broken; that one does not says nothing.
+    Returns them by rule id, as expressions of the program's variables. Each holds only where its rule is not broken;
+    that one does not hold says nothing.
     """
     source = _Source(program)
     tests = {}
-    for rule, check in rules:
+    for each in rules:
+        rule, check = each.rule, each.check
         # Where there is no array, there is one value less to compare: that is for the rule itself.
         passes = len(check.paths) == 1 and rule.nulls == "pass"
-        tests[rule.id] = source.test(rule, check, fields)
-        program.require(tests[rule.id], check.paths, without_array=passes)
-    for each in lowered:
-        each.write(program)
+        tests[each.id] = source.test(rule, check, fields)
+        program.require(tests[each.id], check.paths, without_array=passes)
     return tests
 
 

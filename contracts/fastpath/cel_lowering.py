@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.rules.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
+from tidegate.contracts.fastpath.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
+from tidegate.contracts.fastpath.program import FALSE, TRUE, Program, all_of, any_of
 from tidegate.contracts.rules.cel_paths import Roots
 from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Select
 from tidegate.contracts.rules.cel_times import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
 from tidegate.contracts.rules.cel_zeros import names_it
 from tidegate.contracts.rules.places import Path
-from tidegate.contracts.rules.program import FALSE, TRUE, Program, all_of, any_of
 
 MAX_TEXT: Final = 6_000
 """Longest test that is written; what takes more is left to the library."""

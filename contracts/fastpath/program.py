@@ -188,15 +188,6 @@ class Program:
         ]
         return self.make(("values", "results", "left", "raised", *names), body)
 
-    def choice(
-        self, before: list[str], cases: Iterable[tuple[str, str]], otherwise: str
-    ) -> Callable[[Any], Any]:
-        """Make a function that gives the result of the first test that holds, or else `otherwise`."""
-        tests = [f"{_STEP}if {test}: return {result}" for test, result in cases if test != FALSE]
-        return self._compiled(
-            [*before, "try:", *(f"{_STEP}{line}" for line in self.lines), *tests], otherwise
-        )
-
     def statements(
         self, statements: list[str], otherwise: str, before: Sequence[str] = ()
     ) -> Callable[[Any], Any]:

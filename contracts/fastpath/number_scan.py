@@ -5,11 +5,13 @@ A coarse sieve before a regular expression: it looks at bytes alone, in strings 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from tidegate.contracts.formats.framing import byte_offsets
 
 SHORTEST_RUN: Final = 16
 """Digits and dots that a number without exponent has at least, if a double or 64 bits may not hold it."""
@@ -40,13 +42,6 @@ def suspect_rows(values: pa.Array) -> list[int]:
         return []
     rows: list[int] = np.unique(np.searchsorted(offsets, np.concatenate(places), side="right") - 1).tolist()
     return rows
-
-
-def byte_offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Return where each value of an array of binary or large_binary begins in its data buffer, and where the last ends."""
-    width = np.int64 if pa.types.is_large_binary(values.type) else np.int32
-    offsets: npt.NDArray[Any] = np.frombuffer(values.buffers()[1], width)
-    return offsets[values.offset : values.offset + len(values) + 1]
 
 
 def _suspect_places(chunk: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.intp]]:

@@ -1,0 +1,72 @@
+"""Rules of kind `cel` as tests of a generated function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
+from tidegate.contracts.fastpath.cel_lowering import lower
+from tidegate.contracts.fastpath.program import DECODED, Program, all_of, any_of
+from tidegate.contracts.rules.cel import breaks_unknown, roots_of, tree_of
+from tidegate.contracts.rules.cel_paths import Roots
+from tidegate.contracts.rules.cel_syntax import Node
+from tidegate.contracts.rules.places import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredRule:
+    """A rule of kind `cel` that can be written into a program, with the syntax tree and the roots of its expression."""
+
+    rule: Cel
+    node: Node
+    roots: Roots
+
+    @property
+    def reads(self) -> frozenset[Path]:
+        """The paths that the expression reads."""
+        return self.roots.paths(self.node)
+
+    @property
+    def holders(self) -> frozenset[Path]:
+        """The paths of which the expression takes the list or the map as it is."""
+        return self.roots.holders(self.node)
+
+    def decide(self, program: Program) -> tuple[str, str]:
+        """Write the test that the rule surely holds, and the test that it is surely broken."""
+        keeps, breaks = self._answers(program)
+        if self.rule.field is None:
+            return keeps, breaks
+        variable = program.variable(self.roots.value)
+        is_absent, is_there = f"{variable} is None", f"{variable} is not None"
+        if self.rule.nulls == "pass":
+            return any_of(is_absent, keeps), all_of(is_there, breaks)
+        return all_of(is_there, keeps), any_of(is_absent, breaks)
+
+    def write(self, program: Program) -> None:
+        """Require in a program that the rule surely holds."""
+        program.require(self.decide(program)[0], (self.roots.value,), without_array=self.rule.nulls == "pass")
+
+    def test(self) -> Callable[[Any], bool | None]:
+        """Compile what says of most records whether they break the expression, and None of the others."""
+        program = Program()
+        keeps, breaks = self._answers(program)
+        return program.statements([f"if {keeps}: return False", f"if {breaks}: return True"], "None", DECODED)
+
+    def _answers(self, program: Program) -> tuple[str, str]:
+        tests = lower(self.node, program, self.roots)
+        if breaks_unknown(self.rule):
+            return tests.holds, tests.misses
+        return tests.passes, tests.fails
+
+
+def lowered(rule: Cel) -> LoweredRule | None:
+    """Lower a rule; None for one whose expression is left to the library."""
+    found = LoweredRule(rule, tree_of(rule), roots_of(rule))
+    try:
+        found.decide(Program())
+    except NotLoweredError:
+        return None
+    return found

@@ -1,0 +1,125 @@
+"""JSON records through orjson, where it keeps what was written.
+
+What orjson would change or refuse although it is JSON (integers from 2^64 on, fractions beyond a double, 1e400) is found
+by its bytes, and decoded exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.fastpath.number_scan import suspect_rows
+from tidegate.contracts.formats.json_records import (
+    MAX_DEPTH,
+    MAX_INT_DIGITS,
+    TOO_DEEP,
+    decode_exactly,
+    is_double,
+)
+from tidegate.contracts.formats.payload import NO_PAYLOAD
+
+FLAT_BYTES: Final = 2 * MAX_DEPTH
+"""Each level takes an opening and a closing bracket, so that values this short need no look."""
+
+_LONG_FRACTION: Final = "|".join(rf"[0-9]{{{whole},}}\.[0-9]{{{16 - whole}}}" for whole in range(1, 17))
+_INEXACT: Final = rf"(?:^|[\s:,\[])-?(?:[0-9]+(?:\.[0-9]+)?[eE]|[0-9]{{19}}|{_LONG_FRACTION})"
+"""Finds every number that orjson may change: an exponent, more than 18 digits, a fraction of more than 15 digits.
+
+It also finds some that orjson keeps, and some inside strings.
+"""
+_FEW: Final = 50
+"""Below this many values the sieve for numbers costs more than it saves."""
+
+_NUMBER = re.compile(rb"(?:^|(?<=[\s:,\[]))-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_EXPONENT = re.compile(rb"[eE]")
+_SURE_DIGITS: Final = 15
+_TWO_63: Final = 2**63
+_TWO_64: Final = 2**64
+
+
+def decode_values(values: pa.Array) -> Iterator[Any]:
+    """Decode each value of a binary array as `decode_json` does: the record, or the Violation that it is."""
+    # The sieve pays for many; a few are looked at one by one.
+    is_suspect = may_change_numbers(values) if len(values) >= _FEW else [True] * len(values)
+    for value, may_change in zip(values.to_pylist(), is_suspect, strict=True):
+        yield decode_value(value, may_change=may_change)
+
+
+def suspects(
+    values: pa.Array, fits: Callable[[Any], bool], holds: Callable[[Any], bool]
+) -> Iterator[tuple[int, Any]]:
+    """Decode each value and give, with their index, all but the records for which `fits` and `holds` say yes.
+
+    The loop that nearly all records pass: nothing is called here that need not be.
+    """
+    loads = orjson.loads
+    may_change = may_change_numbers(values)
+    for index, value in enumerate(values.to_pylist()):
+        try:
+            record = loads(value)
+        except orjson.JSONDecodeError:
+            pass
+        else:
+            if (
+                not may_change[index]
+                and fits(record)
+                and holds(record)
+                and (len(value) <= FLAT_BYTES or not _is_too_deep(value, record))
+            ):
+                continue
+        yield index, decode_value(value, may_change=may_change[index])
+
+
+def decode_value(value: bytes | None, *, may_change: bool) -> Any:
+    """Decode one value: the record, or the Violation that it is. `may_change` says that its numbers need a look."""
+    if value is None:
+        return NO_PAYLOAD
+    if may_change and not _keeps_numbers(value):
+        return decode_exactly(value)
+    try:
+        record = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return decode_exactly(value)
+    return TOO_DEEP if len(value) > FLAT_BYTES and _is_too_deep(value, record) else record
+
+
+def may_change_numbers(values: pa.Array) -> list[bool]:
+    """Return which values hold what looks like a number that orjson may change."""
+    found = [False] * len(values)
+    rows = suspect_rows(values)
+    if rows:
+        matches = pc.match_substring_regex(values.take(pa.array(rows)), _INEXACT).to_pylist()
+        for row, is_match in zip(rows, matches, strict=True):
+            found[row] = is_match
+    return found
+
+
+def _keeps_numbers(value: bytes) -> bool:
+    """Return whether orjson keeps all that looks like a number in a value."""
+    for token in _NUMBER.findall(value):
+        if len(token) <= _SURE_DIGITS and not _EXPONENT.search(token):
+            continue
+        text = token.decode()
+        if text.lstrip("-").isdigit():
+            if len(text) > MAX_INT_DIGITS or not -_TWO_63 <= int(text) < _TWO_64:
+                return False
+        elif not is_double(text):
+            return False
+    return True
+
+
+def _is_too_deep(value: bytes, record: Any) -> bool:
+    """Return whether a record that orjson read is nested deeper than MAX_DEPTH."""
+    if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
+        return False
+    try:
+        orjson.dumps(record)  # a tenth of the time that a walk takes
+    except orjson.JSONEncodeError:
+        return True
+    return False

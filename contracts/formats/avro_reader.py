@@ -1,0 +1,40 @@
+"""Data that one Avro schema wrote, read as records of a contract."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tidegate.contracts.document.fields import join
+from tidegate.contracts.formats.avro_decoder import MALFORMED, MalformedError, compile_reader, malformed
+from tidegate.contracts.formats.avro_nodes import Node
+from tidegate.contracts.verdict import Severity, Stage, Violation
+
+MAX_POINTER_TOKENS: Final = 16
+"""Most names in a violation's pointer: a place that lies deeper is named by the beginning of its way."""
+
+
+class ResolvedReader:
+    """Reads what was written with one schema; `node` is that schema resolved against the contract's."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._read = compile_reader(node)
+
+    def record(self, payload: bytes) -> Any:
+        """Decode a payload: the record, or the Violation of stage decode that it is."""
+        try:
+            return self.read(payload)
+        except MALFORMED as error:
+            return _violation(malformed(error))
+
+    def read(self, payload: bytes) -> Any:
+        """Decode a payload. Raises one of MALFORMED, or TypeError for a null."""
+        record, end = self._read(payload, 0, 0)
+        if end < len(payload):
+            raise MalformedError("avro.trailing-bytes", "goes on after its last field")
+        return record
+
+
+def _violation(error: MalformedError) -> Violation:
+    path = tuple(reversed(error.path[-MAX_POINTER_TOKENS:]))
+    return Violation(Stage.DECODE, error.code, join(path), Severity.ERROR, error.message)
