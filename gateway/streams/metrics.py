@@ -14,11 +14,12 @@ from datetime import datetime
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.stream.control import StreamControl, StreamEvent
 from tidegate.contracts.stream.reconciliation import Answer, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowFindings
-from tidegate.gateway.access.principal import Principal, subject_of
+from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import StreamSums
 from tidegate.gateway.storage.sql import Stores

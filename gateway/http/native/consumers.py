@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
 from tidegate.gateway.access.check_turns import checked
@@ -35,16 +35,6 @@ ConsumerId = Annotated[
     str,
     Path(description="Id of the consumer.", pattern=IDENTIFIER_PATTERN, examples=["length-of-stay-report"]),
 ]
-
-
-async def posted_consumer(request: Request, factory: FactoryDep) -> ConsumerRequest:
-    """Read a posted consumer."""
-    return await posted(request, factory, ConsumerRequest, "consumer")
-
-
-async def posted_agreement(request: Request, factory: FactoryDep) -> AgreementRequest:
-    """Read a posted agreement."""
-    return await posted(request, factory, AgreementRequest, "acknowledgement")
 
 
 @router.post(
@@ -100,7 +90,7 @@ def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList
 def register_consumer(
     contract_id: ContractId,
     consumer_id: ConsumerId,
-    wanted: Annotated[ConsumerRequest, Depends(posted_consumer)],
+    wanted: Annotated[ConsumerRequest, posted(ConsumerRequest, "consumer")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,
@@ -160,7 +150,7 @@ def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> Ackno
 @checked
 def acknowledge_change(
     contract_id: ContractId,
-    wanted: Annotated[AgreementRequest, Depends(posted_agreement)],
+    wanted: Annotated[AgreementRequest, posted(AgreementRequest, "acknowledgement")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

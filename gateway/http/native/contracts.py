@@ -98,11 +98,6 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
     return PostedDocument(content, "contract.json" if found in _JSON_TYPES else "contract.yaml")
 
 
-async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
-    """Read a posted status."""
-    return await posted(request, factory, StatusRequest, "status")
-
-
 @router.post(
     "/contracts",
     operation_id="publish_contract",
@@ -233,7 +228,7 @@ def get_contract_version(
 def change_contract_status(
     contract_id: ContractId,
     version: NamedVersion,
-    wanted: Annotated[StatusRequest, Depends(posted_status)],
+    wanted: Annotated[StatusRequest, posted(StatusRequest, "status")],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> PublishedContract:
