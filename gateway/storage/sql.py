@@ -1,4 +1,4 @@
-"""The queries of the registry. Stores keep and find rows; what a row means is decided in `gateway.services`."""
+"""The queries of the registry. Stores keep and find rows; `gateway.registry` and `gateway.streams` decide what they mean."""
 
 from __future__ import annotations
 

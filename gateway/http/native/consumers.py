@@ -22,8 +22,7 @@ from tidegate.gateway.http.models.changes import (
     ConsumerList,
     ConsumerRequest,
 )
-from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
-from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, posted_document
+from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, document_body, posted_document
 from tidegate.gateway.http.problems import InvalidBody, contract_responses, responses
 from tidegate.gateway.registry.consumers import Agreement, KnownConsumer, WrongConsumer
 
@@ -42,16 +41,7 @@ ConsumerId = Annotated[
     operation_id="check_contract",
     summary="Say what publishing a contract would break",
     responses={**responses(403, 409, 413, 415, 503), **contract_responses()},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "description": "A self-contained contract document, as for publishing.",
-            "content": {
-                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
-                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
-            },
-        }
-    },
+    openapi_extra=document_body("A self-contained contract document, as for publishing."),
 )
 @checked
 def check_contract(

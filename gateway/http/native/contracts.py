@@ -91,6 +91,15 @@ def contract_filter(
     return VersionFilter(status.value if status else None, topic, domain, principal.prefixes)
 
 
+def document_body(description: str) -> dict[str, Any]:
+    """Describe the body that `posted_document` reads, for the OpenAPI document."""
+    content = {
+        "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
+        "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
+    }
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
 async def posted_document(request: Request, factory: FactoryDep) -> PostedDocument:
     """Read a posted contract document."""
     found = media_type(request, (*_YAML_TYPES, *_JSON_TYPES))
@@ -111,16 +120,9 @@ async def posted_document(request: Request, factory: FactoryDep) -> PostedDocume
         **responses(403, 409, 413, 415, 503),
         **contract_responses(),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "description": "A self-contained contract document: its schema under `definition`, not in a file.",
-            "content": {
-                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
-                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
-            },
-        }
-    },
+    openapi_extra=document_body(
+        "A self-contained contract document: its schema under `definition`, not in a file."
+    ),
 )
 @checked
 def publish_contract(
