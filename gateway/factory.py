@@ -11,8 +11,8 @@ from tidegate.gateway.access.key_administration import KeyCabinet
 from tidegate.gateway.access.limits import RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.alerts.alert import AlertWriter
+from tidegate.gateway.alerts.channels import targets_of
 from tidegate.gateway.alerts.sending import AlertSender
-from tidegate.gateway.alerts.targets import targets_of
 from tidegate.gateway.audit.log import AuditLog
 from tidegate.gateway.broker import BrokerProbe
 from tidegate.gateway.clock import now

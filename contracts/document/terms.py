@@ -67,3 +67,8 @@ class Part(BaseModel):
     """Frozen, and closed: an unknown key is a mistake to report, not to ignore."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
+
+
+def subject_of(topic: str) -> str:
+    """Return the subject of a registry that describes the values of a topic."""
+    return f"{topic}-value"

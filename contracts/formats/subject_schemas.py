@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError, Unavailable
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 
@@ -30,7 +31,7 @@ class SubjectSchemas:
     def __init__(self, ask: Ask, topic: str) -> None:
         self._ask = ask
         self._topic = topic
-        self._subject = f"{topic}-value"
+        self._subject = subject_of(topic)
         self._versions: dict[int, WriterSchema] = {}
 
     @property

@@ -96,24 +96,10 @@ ANONYMOUS = Principal("anonymous", (Grant(Role.ADMIN, ""),))
 """Everybody, when access control is off."""
 
 
-def subject_of(topic: str) -> str:
-    """Name the subject that governs the values of a topic."""
-    return f"{topic}-value"
-
-
-def may_publish(principal: Principal, subject: str) -> None:
-    """Let somebody register versions of a subject, new or not.
-
-    Raises Forbidden in the same words whether the subject exists or not.
-    """
-    if not principal.may(Role.PRODUCER, subject):
-        raise forbidden(principal, Role.PRODUCER, f"of the subject {subject}")
-
-
-def may_report(principal: Principal, subject: str) -> None:
-    """Let a job tell of the stream of a subject. Raises Forbidden in the same words whether the subject exists or not."""
-    if not principal.may(Role.REPORTER, subject):
-        raise forbidden(principal, Role.REPORTER, f"of the subject {subject}")
+def require(principal: Principal, role: Role, subject: str) -> None:
+    """Require a role for a subject. Raise Forbidden in the same words whether the subject exists or not."""
+    if not principal.may(role, subject):
+        raise forbidden(principal, role, f"of the subject {subject}")
 
 
 def forbidden(principal: Principal, role: Role, of_what: str) -> Forbidden:

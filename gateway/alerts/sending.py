@@ -11,7 +11,7 @@ import structlog
 
 from tidegate.gateway.alerts.alert import Alert
 from tidegate.gateway.alerts.holding import Holding
-from tidegate.gateway.alerts.targets import Target, TargetError
+from tidegate.gateway.alerts.target import Target, TargetError
 
 _log = structlog.get_logger()
 

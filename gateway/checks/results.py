@@ -11,7 +11,7 @@ from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.semver import precedence
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
-from tidegate.gateway.checks.shown import shown_path
+from tidegate.gateway.checks.shown import printable, shown_path
 
 _LONGEST_EXAMPLE = 400
 
@@ -170,3 +170,13 @@ def shown_example(finding: CheckFinding) -> tuple[str, str] | None:
     if finding.direction is Direction.FORWARD:
         return "accepted now, refused before", text
     return "accepted before, refused now", text
+
+
+def message(finding: CheckFinding) -> str:
+    """Say all of a finding in a few lines: the sentence, the counterexample, who reads the field."""
+    lines = [printable(finding.sentence)]
+    if (example := shown_example(finding)) is not None:
+        lines.append(f"{example[0]}: {printable(example[1])}")
+    if finding.consumers:
+        lines.append(f"consumers: {', '.join(finding.consumers)}")
+    return "\n".join(lines)

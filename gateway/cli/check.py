@@ -7,7 +7,7 @@ import subprocess
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,14 +16,11 @@ from tidegate.contracts.errors import SettingsError
 from tidegate.gateway.checks.baselines import Baseline, FolderBaseline, GitBaseline, RegistryBaseline
 from tidegate.gateway.checks.checking import check as check_candidates
 from tidegate.gateway.checks.discovery import Selection, read_candidate, select
+from tidegate.gateway.checks.formats.registry import FORMATS, TEXT
+from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.git import Revision
-from tidegate.gateway.checks.github import check_annotations, step_summary
-from tidegate.gateway.checks.json_report import check_json
-from tidegate.gateway.checks.junit import check_junit
-from tidegate.gateway.checks.people import report_lines
 from tidegate.gateway.checks.places import repository_root
 from tidegate.gateway.checks.results import CheckReport, FailOn
-from tidegate.gateway.checks.sarif import check_sarif
 from tidegate.gateway.cli.publish import RegistryUrl
 from tidegate.gateway.cli.terminal import out
 from tidegate.gateway.client.registry import RegistryClient
@@ -32,15 +29,12 @@ from tidegate.gateway.exits import ExitCode
 REGISTRY = "registry"
 GIT = "git:"
 
-
-class Format(StrEnum):
-    """What a report is written as."""
-
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
-    JUNIT = "junit"
-    GITHUB = "github"
+if TYPE_CHECKING:
+    Format = str
+else:
+    # Typer offers the members of an enumeration; mypy knows none whose members are computed.
+    Format = StrEnum("Format", {name.upper(): name for name in FORMATS})
+_FOR_PEOPLE = Format(TEXT)
 
 
 def complete_against(incomplete: str) -> list[str]:
@@ -99,7 +93,7 @@ def check(  # noqa: PLR0913 - one parameter for each option
     against: Against = REGISTRY,
     registry: RegistryUrl = "http://127.0.0.1:8081",
     level: Level = None,
-    report_format: ReportFormat = Format.TEXT,
+    report_format: ReportFormat = _FOR_PEOPLE,
     output: Output = None,
     fail_on: Failing = FailOn.BREAKING,
     allow_major: AllowMajor = False,
@@ -161,26 +155,17 @@ def existing_folder(path: Path) -> Path:
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 
-def _write(report: CheckReport, report_format: Format, output: Path | None) -> None:
-    root = repository_root(Path.cwd())
-    match report_format:
-        case Format.TEXT:
-            text = "".join(f"{line.plain}\n" for line in report_lines(report))
-        case Format.JSON:
-            text = check_json(report)
-        case Format.SARIF:
-            text = check_sarif(report, root)
-        case Format.JUNIT:
-            text = check_junit(report)
-        case Format.GITHUB:
-            text = check_annotations(report, root)
-            _add_step_summary(report)
+def _write(report: CheckReport, report_format: str, output: Path | None) -> None:
+    chosen = FORMATS[report_format]
+    text = chosen.write(report, repository_root(Path.cwd()))
+    if chosen.summary is not None and (page := os.environ.get("GITHUB_STEP_SUMMARY")):
+        write_file(Path(page), chosen.summary(report), mode="a")
     if output is not None:
         write_file(output, text)
-    if output is not None or report_format in {Format.TEXT, Format.GITHUB}:
+    if output is not None or chosen.summary is not None or report_format == TEXT:
         for line in report_lines(report):
             out.print(line)
-    if output is None and report_format is not Format.TEXT:
+    if output is None and report_format != TEXT:
         typer.echo(text, nl=False)
 
 
@@ -191,12 +176,6 @@ def write_file(path: Path, text: str, *, mode: str = "w") -> None:
             stream.write(text)
     except OSError as error:
         raise SettingsError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _add_step_summary(report: CheckReport) -> None:
-    """Add to the page of the run, where GitHub says that there is one."""
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        write_file(Path(summary), step_summary(report), mode="a")
 
 
 def _listed(paths: list[Path]) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tidegate.contracts.compatibility.finding import Comparison, Finding
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.inclusion.answer import Counterexample
 from tidegate.gateway.http.models.answers import (
     ContractDetail,
@@ -74,7 +75,7 @@ def contract_detail(versions: tuple[ContractVersion, ...], readers: Readers) -> 
     return ContractDetail(
         id=versions[0].contract_id,
         topic=versions[0].topic,
-        subject=f"{versions[0].topic}-value",
+        subject=subject_of(versions[0].topic),
         versions=tuple(version_info(version, readers) for version in versions),
     )
 

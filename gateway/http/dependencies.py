@@ -48,25 +48,38 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-async def posted(request: Request, factory: Factory, model: type[M], what: str) -> M:
-    """Read a small JSON body as a model. Raises UnknownMediaType, BodyTooLarge, InvalidBody with each place."""
-    media_type(request, ("application/json",))
-    content = await read_body(request, factory.settings.max_document_bytes)
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        places = tuple(
-            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
-            for one in error.errors(include_input=False, include_url=False, include_context=False)
-        )
-        raise InvalidBody(f"the body is no {what}", places) from error
+def posted(model: type[M], what: str) -> Any:
+    """Return the dependency that reads a small JSON body as a model.
+
+    It raises UnknownMediaType, BodyTooLarge, InvalidBody with each place.
+    """
+
+    async def read(request: Request, factory: FactoryDep) -> M:
+        media_type(request, ("application/json",))
+        content = await read_body(request, factory.settings.max_document_bytes)
+        try:
+            return model.model_validate_json(content)
+        except ValidationError as error:
+            places = tuple(
+                Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
+                for one in error.errors(include_input=False, include_url=False, include_context=False)
+            )
+            raise InvalidBody(f"the body is no {what}", places) from error
+
+    return Depends(read)
 
 
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Describe a body that `posted` reads, for the OpenAPI document."""
-    schema = model.model_json_schema()
-    content = {"application/json": {"schema": schema, "example": schema["example"]}}
-    return {"requestBody": {"required": True, "content": content}}
+def json_content(schema: type[BaseModel] | str, example: Any) -> dict[str, Any]:
+    """Describe a JSON body for the OpenAPI document: by a model, or by the name of a schema that the document has."""
+    shown = (
+        {"$ref": f"#/components/schemas/{schema}"} if isinstance(schema, str) else schema.model_json_schema()
+    )
+    return {"content": {"application/json": {"schema": shown, "example": example or shown["example"]}}}
+
+
+def body_of(schema: type[BaseModel] | str, example: Any = None) -> dict[str, Any]:
+    """Describe the body that `posted` reads, for the OpenAPI document; the example may be the model's own."""
+    return {"requestBody": {"required": True, **json_content(schema, example)}}
 
 
 def _too_large(limit_bytes: int) -> BodyTooLarge:

@@ -20,7 +20,8 @@ from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.gateway.access.errors import Forbidden
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, subject_of
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.subject_scope import ENFORCED
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
@@ -196,7 +197,7 @@ def _proposal(
 
 
 def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datetime) -> None:
-    subject = _subject(stores, wanted.contract_id)
+    subject = subject_of_contract(stores, wanted.contract_id)
     found = stores.proposals.find(wanted.contract_id, wanted.base, wanted.candidate)
     if by is ANONYMOUS:
         stores.audit.append(_change(wanted, by, SELF_APPROVED, subject, at))
@@ -215,13 +216,13 @@ def _propose(stores: Stores, proposal: Proposal) -> None:
     if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
         return
     stores.proposals.put(proposal)
-    subject = _subject(stores, proposal.contract_id)
+    subject = subject_of_contract(stores, proposal.contract_id)
     at, who = proposal.proposed_at, proposal.proposed_by
     stores.audit.append(Change(at, who, PROPOSED, subject, proposal.base, proposal.candidate))
 
 
 def _current(stores: Stores, contract_id: str) -> tuple[Proposal, ...]:
-    _subject(stores, contract_id)
+    subject_of_contract(stores, contract_id)
     enforced = baseline(stores, contract_id)
     if enforced is None:
         return ()
@@ -237,17 +238,9 @@ def _decided(stores: Stores, contract_id: str, candidate: str, by: Principal) ->
             f"nobody proposed the candidate {candidate} against the version of {contract_id} that is enforced now; have "
             "its author publish it again"
         )
-    subject = _subject(stores, contract_id)
-    if not by.may(Role.APPROVER, subject):
-        raise forbidden(by, Role.APPROVER, f"of the subject {subject}")
+    subject = subject_of_contract(stores, contract_id)
+    require(by, Role.APPROVER, subject)
     return found, subject
-
-
-def _subject(stores: Stores, contract_id: str) -> str:
-    topic = stores.contracts.topic_of(contract_id)
-    if topic is None:
-        raise NotFoundError(f"no contract is published under the id {contract_id}")
-    return subject_of(topic)
 
 
 def _change(proposal: Proposal, by: Principal, action: str, subject: str, at: datetime) -> Change:

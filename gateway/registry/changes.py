@@ -15,10 +15,10 @@ from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
 from tidegate.contracts.document.semver import major_of, next_major, precedence
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
 from tidegate.gateway.registry.schema_compatibility import LENIENT, Earlier, check_compatibility
 from tidegate.gateway.registry.schemas.entities import Config
-from tidegate.gateway.registry.schemas.names import subject_of
 from tidegate.gateway.registry.subject_contracts import parsed_contract_schema
 from tidegate.gateway.registry.subject_scope import ENFORCED, config_of
 from tidegate.gateway.storage.sql import Stores

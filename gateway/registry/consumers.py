@@ -12,10 +12,12 @@ from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.document.fields import suggestion
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema, Status
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, may_publish, subject_of
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
+from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
 from tidegate.gateway.registry.publication import compiled, may_take_id
 from tidegate.gateway.registry.subject_scope import ENFORCED
@@ -70,7 +72,7 @@ class ConsumerBook:
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
 
         def work(stores: Stores) -> tuple[StoredConsumer, bool]:
-            subject = _subject(stores, contract_id)
+            subject = subject_of_contract(stores, contract_id)
             known = stores.consumers.find(contract_id, consumer.id)
             if known is not None and known.consumer == consumer:
                 return known, False
@@ -93,7 +95,7 @@ class ConsumerBook:
         at = self._now()
 
         def work(stores: Stores) -> StoredConsumer:
-            subject = _subject(stores, contract_id)
+            subject = subject_of_contract(stores, contract_id)
             found = stores.consumers.find(contract_id, consumer_id)
             if found is None:
                 known = _known(stores, contract_id)
@@ -114,7 +116,7 @@ class ConsumerBook:
         """List who reads a contract's records, by id. Raises NotFoundError."""
 
         def work(stores: Stores) -> tuple[KnownConsumer, ...]:
-            _subject(stores, contract_id)
+            subject_of_contract(stores, contract_id)
             known = _known(stores, contract_id)
             return tuple(known[name] for name in sorted(known))
 
@@ -135,7 +137,7 @@ class ConsumerBook:
         Raises ContractError, Forbidden for a topic that `by` may not publish for, ConflictError for an id of others.
         """
         contract = compiled(parse_contract(document, name=name, read_schema=None)).contract
-        may_publish(by, subject_of(contract.topic))
+        require(by, Role.PRODUCER, subject_of(contract.topic))
 
         def work(stores: Stores) -> Review:
             may_take_id(stores, contract.id, by)
@@ -154,7 +156,7 @@ class ConsumerBook:
         at = self._now()
 
         def work(stores: Stores) -> tuple[Acknowledgement, bool]:
-            subject = _subject(stores, contract_id)
+            subject = subject_of_contract(stores, contract_id)
             known = _known(stores, contract_id)
             if wanted.consumer is not None and wanted.consumer not in known:
                 raise _unknown_consumer(contract_id, wanted.consumer, known)
@@ -175,17 +177,10 @@ class ConsumerBook:
         """List what was agreed to, oldest first. Raises NotFoundError."""
 
         def work(stores: Stores) -> tuple[Acknowledgement, ...]:
-            _subject(stores, contract_id)
+            subject_of_contract(stores, contract_id)
             return stores.consumers.acknowledgements(contract_id)
 
         return self._database.read(work)
-
-
-def _subject(stores: Stores, contract_id: str) -> str:
-    topic = stores.contracts.topic_of(contract_id)
-    if topic is None:
-        raise NotFoundError(f"no contract is published under the id {contract_id}")
-    return subject_of(topic)
 
 
 def _current(stores: Stores, contract_id: str) -> DataContract:

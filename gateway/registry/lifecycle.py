@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from tidegate.contracts.document.model import DataContract, Status
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.approvals import held_to_approval, write_held
 from tidegate.gateway.registry.changes import check_publication
-from tidegate.gateway.registry.schemas.names import subject_of
+from tidegate.gateway.registry.contract_names import topic_of_contract, unknown_contract
 from tidegate.gateway.registry.subject_contracts import add_subject_version
 from tidegate.gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
 from tidegate.gateway.storage.audit_chain import Change
@@ -127,8 +128,7 @@ class ContractLifecycle:
             registry_id = stores.lifecycle.highest_as_of(contract_id, ENFORCED, at)
             found = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
             if found is None:
-                if stores.contracts.topic_of(contract_id) is None:
-                    raise NotFoundError(f"no contract is published under the id {contract_id}")
+                topic_of_contract(stores, contract_id)
                 raise NotFoundError(
                     f"no version of {contract_id} was active or deprecated at {at.isoformat()}"
                 )
@@ -151,7 +151,7 @@ def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersio
         raise NotFoundError(f"{contract_id} {version} was deleted{advice}")
     highest = stores.contracts.highest(contract_id)
     if highest is None:
-        raise NotFoundError(f"no contract is published under the id {contract_id}")
+        raise unknown_contract(contract_id)
     raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
 
 

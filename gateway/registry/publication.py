@@ -11,12 +11,14 @@ from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.document.semver import next_minor, precedence
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.spelling import Spelling, check_spelling
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, may_publish, subject_of
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
 from tidegate.gateway.registry.changes import check_publication
+from tidegate.gateway.registry.contract_names import unknown_contract
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, next_number
 from tidegate.gateway.registry.subject_scope import ENFORCED
@@ -62,7 +64,7 @@ class Registry:
         """
         loaded = parse_contract(document, name=name, read_schema=None)
         contract = loaded.contract
-        may_publish(by, subject_of(contract.topic))
+        require(by, Role.PRODUCER, subject_of(contract.topic))
         warnings = compiled(loaded).warnings
         candidate = ContractVersion(
             registry_id=0,
@@ -99,7 +101,7 @@ class Registry:
         """List the versions of a contract, highest first. Raises NotFoundError."""
         found = self._database.read(lambda stores: stores.contracts.versions(contract_id))
         if not found:
-            raise _unknown(contract_id)
+            raise unknown_contract(contract_id)
         return found
 
     def contract_of_topic(self, topic: str) -> str | None:
@@ -140,7 +142,7 @@ def may_take_id(stores: Stores, contract_id: str, by: Principal) -> None:
     topic = stores.contracts.topic_of(contract_id)
     if topic is not None and by.sees(subject_of(topic)):
         return
-    may_publish(by, subject_of(contract_id))
+    require(by, Role.PRODUCER, subject_of(contract_id))
     if topic is not None:
         raise ConflictError(f"the id {contract_id} is taken; publish under another one")
 
@@ -237,13 +239,9 @@ def _find(stores: Stores, contract_id: str, version: str) -> ContractVersion:
         return find_alive(stores, contract_id, version)
     highest = contracts.highest(contract_id)
     if highest is None:
-        raise _unknown(contract_id)
+        raise unknown_contract(contract_id)
     if version == LATEST:
         raise NotFoundError(
             f"no version of {contract_id} is active or deprecated; the highest, {highest.version}, is {highest.status}"
         )
     raise NotFoundError(f"{contract_id} has no version {version}; the highest is {highest.version}")
-
-
-def _unknown(contract_id: str) -> NotFoundError:
-    return NotFoundError(f"no contract is published under the id {contract_id}")

@@ -14,6 +14,7 @@ from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema, Status
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.semver import next_major, next_minor, next_patch, precedence
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
@@ -30,7 +31,7 @@ from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config, Metad
 from tidegate.gateway.registry.schemas.imported_classes import with_tags
 from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
 from tidegate.gateway.registry.schemas.json_text import json_text
-from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, subject_of, topic_of
+from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, topic_of
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
 from tidegate.gateway.storage.sql import ContractVersion, Stores

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON
-from tidegate.gateway.registry.schemas.names import subject_of
 from tidegate.gateway.registry.subject_reading import ListedSubjects, SubjectReader
 from tidegate.gateway.storage.schemas import StoredSchema
 from tidegate.gateway.storage.subjects import Deleted

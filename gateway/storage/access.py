@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Text, false, func, insert, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
 
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, fields_of
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
@@ -54,7 +54,7 @@ class KeyStore:
 
     def add(self, key: StoredKey) -> None:
         """Keep a new key."""
-        self._session.execute(insert(KeyRow).values({**asdict(key), "grants": "\n".join(key.grants)}))
+        self._session.execute(insert(KeyRow).values(fields_of(key, StoredKey, grants="\n".join(key.grants))))
 
     def find(self, key_id: str) -> StoredKey | None:
         """Find one key, revoked or not."""
@@ -72,5 +72,4 @@ class KeyStore:
 
 
 def _key(row: KeyRow) -> StoredKey:
-    values = {name: getattr(row, name) for name in StoredKey.__slots__}
-    return StoredKey(**{**values, "grants": tuple(row.grants.splitlines())})
+    return StoredKey(**fields_of(row, StoredKey, grants=tuple(row.grants.splitlines())))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select
+from sqlalchemy import ForeignKey, Index, Integer, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, keep_newest
 
 KEPT = 100
 """Adoptions of one stream that are kept. Each takes a person; their entries in the log of changes stay."""
@@ -58,12 +58,7 @@ class AdoptionStore:
                 document=adoption.model_dump_json(),
             )
         )
-        keys = select(AdoptionRow.key).where(AdoptionRow.stream == adoption.stream)
-        last = self._session.scalar(keys.order_by(AdoptionRow.key.desc()).offset(KEPT).limit(1))
-        if last is not None:
-            self._session.execute(
-                delete(AdoptionRow).where(AdoptionRow.stream == adoption.stream, AdoptionRow.key <= last)
-            )
+        keep_newest(self._session, AdoptionRow.key, AdoptionRow.stream, adoption.stream, KEPT)
 
 
 def _kept(row: AdoptionRow) -> KeptAdoption:

@@ -9,7 +9,7 @@ from sqlalchemy import Integer, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, fields_of
 
 _CHUNK = 200
 
@@ -40,9 +40,7 @@ class AuditStore:
         """Add an entry, for good. Only in a write transaction: writers take turns, so that the chain does not fork."""
         last = self.last()
         entry = chained(change, last.number + 1, last.hash) if last else chained(change, 1, NO_ENTRY)
-        self._session.execute(
-            insert(AuditRow).values({name: getattr(entry, name) for name in AuditEntry.__slots__})
-        )
+        self._session.execute(insert(AuditRow).values(fields_of(entry, AuditEntry)))
         return entry
 
     def last(self) -> AuditEntry | None:
@@ -75,4 +73,4 @@ class AuditStore:
 
 
 def _entry(row: AuditRow) -> AuditEntry:
-    return AuditEntry(**{name: getattr(row, name) for name in AuditEntry.__slots__})
+    return AuditEntry(**fields_of(row, AuditEntry))

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.contracts.document.model import Consumer
 from tidegate.gateway.storage.ordering import ByCodePoint
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, fields_of
 
 _NOBODY = ""  # no consumer has this id: the agreement to a break that touches nobody who is registered
 
@@ -88,15 +88,9 @@ class ConsumerStore:
 
     def put(self, stored: StoredConsumer) -> None:
         """Keep a consumer, instead of the one that has its id."""
-        consumer = stored.consumer
+        consumer = stored.consumer.model_dump_json(by_alias=True)
         self._session.merge(
-            ConsumerRow(
-                contract_id=stored.contract_id,
-                id=consumer.id,
-                consumer=consumer.model_dump_json(by_alias=True),
-                registered_by=stored.registered_by,
-                registered_at=stored.registered_at,
-            )
+            ConsumerRow(id=stored.consumer.id, **fields_of(stored, StoredConsumer, consumer=consumer))
         )
 
     def remove(self, contract_id: str, consumer_id: str) -> None:
@@ -109,12 +103,7 @@ class ConsumerStore:
         """Keep an agreement that is not there yet."""
         self._session.execute(
             insert(AcknowledgementRow).values(
-                contract_id=agreement.contract_id,
-                candidate=agreement.candidate,
-                consumer=agreement.consumer or _NOBODY,
-                agreed_by=agreement.agreed_by,
-                who=agreement.who,
-                at=agreement.at,
+                fields_of(agreement, Acknowledgement, consumer=agreement.consumer or _NOBODY)
             )
         )
 
@@ -127,10 +116,7 @@ class ConsumerStore:
             query.order_by(AcknowledgementRow.at, ByCodePoint(AcknowledgementRow.consumer))
         )
         return tuple(
-            Acknowledgement(
-                row.contract_id, row.candidate, row.consumer or None, row.agreed_by, row.who, row.at
-            )
-            for row in rows
+            Acknowledgement(**fields_of(row, Acknowledgement, consumer=row.consumer or None)) for row in rows
         )
 
     def withdraw(self, contract_id: str, consumer_id: str) -> None:
@@ -144,4 +130,4 @@ class ConsumerStore:
 
 def _stored(row: ConsumerRow) -> StoredConsumer:
     consumer = Consumer.model_validate_json(row.consumer)
-    return StoredConsumer(row.contract_id, consumer, row.registered_by, row.registered_at)
+    return StoredConsumer(**fields_of(row, StoredConsumer, consumer=consumer))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, Integer, Text, delete, func, insert, select
+from sqlalchemy import ForeignKey, Index, Integer, Text, func, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, keep_newest
 
 _KEPT = 200
 """Events and trips of one stream that are kept: what was told long ago is not told again."""
@@ -95,13 +95,7 @@ class ControlStore:
                 id=str(told.id), stream=told.stream, kind=kind, at=told.at, document=told.model_dump_json()
             )
         )
-        keys = select(EventRow.key).where(EventRow.stream == told.stream)
-        oldest = keys.order_by(EventRow.key.desc()).offset(_KEPT).limit(1)
-        last = self._session.scalar(oldest)
-        if last is not None:
-            self._session.execute(
-                delete(EventRow).where(EventRow.stream == told.stream, EventRow.key <= last)
-            )
+        keep_newest(self._session, EventRow.key, EventRow.stream, told.stream, _KEPT)
 
     def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
         """Return the last event of each stream, or of the `streams` given.

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.contracts.compatibility.weakening import Weakening
 from tidegate.gateway.storage.ordering import ByCodePoint
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, fields_of
 
 MOST_PROPOSALS = 20
 """Most proposals that are kept for one contract; a new one takes the place of the oldest."""
@@ -73,19 +73,8 @@ class ProposalStore:
 
     def put(self, proposal: Proposal) -> None:
         """Keep a proposal, and forget those of another base and the oldest above `MOST_PROPOSALS`."""
-        self._session.merge(
-            ProposalRow(
-                contract_id=proposal.contract_id,
-                base=proposal.base,
-                candidate=proposal.candidate,
-                version=proposal.version,
-                weakenings=json.dumps([asdict(each) for each in proposal.weakenings]),
-                proposed_by=proposal.proposed_by,
-                proposed_at=proposal.proposed_at,
-                approved_by=proposal.approved_by,
-                approved_at=proposal.approved_at,
-            )
-        )
+        told = json.dumps([asdict(each) for each in proposal.weakenings])
+        self._session.merge(ProposalRow(**fields_of(proposal, Proposal, weakenings=told)))
         self._session.flush()
         kept = [each for each in self.of_contract(proposal.contract_id) if each.base == proposal.base]
         self._session.execute(
@@ -98,24 +87,11 @@ class ProposalStore:
 
     def remove(self, proposal: Proposal) -> None:
         """Forget a proposal."""
-        self._session.execute(
-            delete(ProposalRow).where(
-                ProposalRow.contract_id == proposal.contract_id,
-                ProposalRow.base == proposal.base,
-                ProposalRow.candidate == proposal.candidate,
-            )
-        )
+        key = (proposal.contract_id, proposal.base, proposal.candidate)
+        self._session.delete(self._session.get_one(ProposalRow, key))
+        self._session.flush()
 
 
 def _proposal(row: ProposalRow) -> Proposal:
-    return Proposal(
-        row.contract_id,
-        row.base,
-        row.candidate,
-        row.version,
-        tuple(Weakening(**each) for each in json.loads(row.weakenings)),
-        row.proposed_by,
-        row.proposed_at,
-        row.approved_by,
-        row.approved_at,
-    )
+    told = tuple(Weakening(**each) for each in json.loads(row.weakenings))
+    return Proposal(**fields_of(row, Proposal, weakenings=told))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, Integer, Text, delete, insert, select, update
+from sqlalchemy import ForeignKey, Index, Integer, Text, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from tidegate.contracts.stream.reconciliation import (
@@ -13,7 +13,7 @@ from tidegate.contracts.stream.reconciliation import (
     ReconciliationResult,
     StreamReconciliation,
 )
-from tidegate.gateway.storage.tables import Instant, Table
+from tidegate.gateway.storage.tables import Instant, Table, keep_newest
 
 KEPT = 20
 """Reconciliations of one stream that are kept."""
@@ -78,14 +78,7 @@ class ReconciliationStore:
                 id=str(request.id), stream=request.stream, asked_by=request.by, asked_at=request.at
             )
         )
-        keys = select(ReconciliationRow.key).where(ReconciliationRow.stream == request.stream)
-        last = self._session.scalar(keys.order_by(ReconciliationRow.key.desc()).offset(KEPT).limit(1))
-        if last is not None:
-            self._session.execute(
-                delete(ReconciliationRow).where(
-                    ReconciliationRow.stream == request.stream, ReconciliationRow.key <= last
-                )
-            )
+        keep_newest(self._session, ReconciliationRow.key, ReconciliationRow.stream, request.stream, KEPT)
 
     def answer(self, request: UUID, result: ReconciliationResult) -> None:
         """Keep the result of a request."""

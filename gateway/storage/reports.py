@@ -15,7 +15,7 @@ from tidegate.gateway.storage.expectations import ExpectationResultRow, Expectat
 from tidegate.gateway.storage.ordering import ByCodePoint
 from tidegate.gateway.storage.shadows import ShadowStore
 from tidegate.gateway.storage.stream_sums import StreamSumStore
-from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, to_microseconds
+from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, fields_of, to_microseconds
 
 _MICROSECOND = timedelta(microseconds=1)
 _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
@@ -250,7 +250,7 @@ def _readable(kept: bytes) -> BatchReport | None:
 
 
 def _stream_sums(row: StreamRow) -> StreamSums:
-    return StreamSums(**{name: getattr(row, name) for name in StreamSums.__slots__})
+    return StreamSums(**fields_of(row, StreamSums))
 
 
 def _committed_in(since: datetime, until: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, delete, insert, select
 from sqlalchemy.orm import Session
 
 from tidegate.gateway.storage.subject_tables import NextIdRow, ReferenceRow, SchemaRow, SpentIdRow
+from tidegate.gateway.storage.tables import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +123,4 @@ class SchemaStore:
 
 def stored_schema(row: SchemaRow) -> StoredSchema:
     """Read a row."""
-    return StoredSchema(**{name: getattr(row, name) for name in StoredSchema.__slots__})
+    return StoredSchema(**fields_of(row, StoredSchema))

@@ -1,4 +1,4 @@
-"""The queries of the registry. Stores keep and find rows; what a row means is decided in `gateway.services`."""
+"""The queries of the registry. Stores keep and find rows; `gateway.registry` and `gateway.streams` decide what they mean."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select
 from sqlalchemy.orm import Session
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.storage.access import KeyStore, begins_with
 from tidegate.gateway.storage.adoptions import AdoptionStore
 from tidegate.gateway.storage.audit import AuditStore
@@ -25,7 +26,7 @@ from tidegate.gateway.storage.shadows import ShadowStore
 from tidegate.gateway.storage.stream_sums import StreamSumStore
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
 from tidegate.gateway.storage.subjects import SubjectStore
-from tidegate.gateway.storage.tables import ContractRow, VersionRow
+from tidegate.gateway.storage.tables import ContractRow, VersionRow, fields_of
 
 _HIGHEST_ID = 2**31 - 1
 
@@ -113,7 +114,7 @@ class ContractStore:
         """Keep a new contract."""
         self._session.execute(
             insert(ContractRow).values(
-                id=contract_id, topic=topic, subject=f"{topic}-value", created_at=created_at
+                id=contract_id, topic=topic, subject=subject_of(topic), created_at=created_at
             )
         )
 
@@ -227,19 +228,4 @@ def _conditions(wanted: VersionFilter) -> list[ColumnElement[bool]]:
 
 def _contract_version(found: Row[VersionRow, str]) -> ContractVersion:
     row, topic = found
-    return ContractVersion(
-        registry_id=row.registry_id,
-        contract_id=row.contract_id,
-        number=row.number,
-        version=row.version,
-        precedence=row.precedence,
-        topic=topic,
-        status=row.status,
-        domain=row.domain,
-        fingerprint=row.fingerprint,
-        document=row.document,
-        published_at=row.published_at,
-        note=row.note,
-        deleted_at=row.deleted_at,
-        is_purged=row.is_purged,
-    )
+    return ContractVersion(**fields_of(row, ContractVersion, topic=topic))

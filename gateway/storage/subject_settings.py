@@ -8,6 +8,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from tidegate.gateway.storage.subject_tables import AssociationRow, SettingRow
+from tidegate.gateway.storage.tables import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +97,12 @@ class AssociationStore:
             *(column == value for column, value in columns if value is not None)
         )
         rows = self._session.scalars(query.order_by(AssociationRow.key))
-        return tuple(
-            StoredAssociation(**{field: getattr(row, field) for field in StoredAssociation.__slots__})
-            for row in rows
-        )
+        return tuple(StoredAssociation(**fields_of(row, StoredAssociation)) for row in rows)
 
     def put(self, association: StoredAssociation) -> None:
         """Keep an association, in place of the one that the resource has of this type."""
         self.remove(association)
-        self._session.add(
-            AssociationRow(**{name: getattr(association, name) for name in StoredAssociation.__slots__})
-        )
+        self._session.add(AssociationRow(**fields_of(association, StoredAssociation)))
         self._session.flush()
 
     def remove(self, association: StoredAssociation) -> None:

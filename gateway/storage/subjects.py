@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from tidegate.gateway.storage.access import begins_with
 from tidegate.gateway.storage.schemas import SchemaStore, StoredSchema, stored_schema
 from tidegate.gateway.storage.subject_tables import ReferenceRow, SchemaRow, SubjectVersionRow
+from tidegate.gateway.storage.tables import VersionRow, fields_of
 
 _CHUNK = 200
 
@@ -112,8 +113,6 @@ class SubjectStore:
 
     def unlinked_contracts(self) -> tuple[int, ...]:
         """List the contract versions, drafts left out, that are no version of a subject yet."""
-        from tidegate.gateway.storage.tables import VersionRow  # noqa: PLC0415 - the other half of the store
-
         linked = select(SubjectVersionRow.registry_id).where(SubjectVersionRow.registry_id.is_not(None))
         query = select(VersionRow.registry_id).where(
             VersionRow.status != "draft",
@@ -298,12 +297,4 @@ def _next_string(prefix: str) -> str | None:
 
 def _version(found: Row[SubjectVersionRow, SchemaRow]) -> SubjectVersion:
     row, schema = found
-    return SubjectVersion(
-        row.subject,
-        row.number,
-        stored_schema(schema),
-        row.registry_id,
-        row.created_at,
-        row.deleted_at,
-        row.dialect,
-    )
+    return SubjectVersion(**fields_of(row, SubjectVersion, schema=stored_schema(schema)))

@@ -15,8 +15,10 @@ from sqlalchemy import (
     LargeBinary,
     Text,
     UniqueConstraint,
+    delete,
+    select,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, Session, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,6 +52,26 @@ class Instant(TypeDecorator[datetime]):
 
 class Table(DeclarativeBase):
     """Root of the mappings."""
+
+
+def fields_of(source: object, kind: type[Any], **others: object) -> dict[str, Any]:
+    """Return the fields of the dataclass `kind` as `source` has them, a row or a value; `others` are given here."""
+    names = (name for name in kind.__slots__ if name not in others)
+    return {name: getattr(source, name) for name in names} | others
+
+
+def keep_newest(
+    session: Session,
+    key: InstrumentedAttribute[int],
+    stream: InstrumentedAttribute[str],
+    of_stream: str,
+    kept: int,
+) -> None:
+    """Delete the rows of one stream with the lowest keys, so that `kept` of them are left."""
+    keys = select(key).where(stream == of_stream).order_by(key.desc())
+    last = session.scalar(keys.offset(kept).limit(1))
+    if last is not None:
+        session.execute(delete(key.class_).where(stream == of_stream, key <= last))
 
 
 class ContractRow(Table):

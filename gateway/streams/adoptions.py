@@ -8,10 +8,10 @@ from datetime import datetime
 from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.controls import subject_of_stream
 
 
 class Adoptions:
@@ -32,7 +32,7 @@ class Adoptions:
         kept = KeptAdoption(by=by.name, at=self._now(), adoption=adoption)
 
         def work(stores: Stores) -> bool:
-            subject = subject_of_stream(stores, stream)
+            subject = subject_of_contract(stores, stream)
             topic = stores.contracts.topic_of(stream)
             if adoption.topic != topic:
                 raise ConflictError(f"the contract {stream} is about topic {topic}, not {adoption.topic}")
@@ -51,7 +51,7 @@ class Adoptions:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
 
         def work(stores: Stores) -> tuple[KeptAdoption, ...]:
-            subject_of_stream(stores, stream)
+            subject_of_contract(stores, stream)
             return stores.adoptions.all(stream)
 
         return self._database.read(work)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import ConflictError
 from tidegate.contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.contracts.stream.report import BatchReport
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, may_report, subject_of
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.registry.contract_names import subject_of_contract, topic_of_contract, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
@@ -38,7 +40,7 @@ class StreamControls:
         """Return what holds for a stream. Raises NotFoundError for one without a contract."""
 
         def work(stores: Stores) -> StreamControl:
-            subject_of_stream(stores, stream)
+            subject_of_contract(stores, stream)
             return stores.controls.find(stream)
 
         return self._database.read(work)
@@ -49,7 +51,7 @@ class StreamControls:
         told = reason or "paused without a reason"
 
         def work(stores: Stores) -> tuple[StreamControl, bool]:
-            subject = subject_of_stream(stores, stream)
+            subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.is_paused:
                 return before, False
@@ -71,7 +73,7 @@ class StreamControls:
         at = self._now()
 
         def work(stores: Stores) -> StreamControl:
-            subject = subject_of_stream(stores, stream)
+            subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if accept_batch and before.trip is None:
                 raise ConflictError(
@@ -92,7 +94,7 @@ class StreamControls:
         at = self._now()
 
         def work(stores: Stores) -> StreamControl:
-            topic = _topic_of(stores, stream)
+            topic = topic_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if record in before.set_aside:
                 return before
@@ -113,7 +115,7 @@ class StreamControls:
         at = self._now()
 
         def work(stores: Stores) -> tuple[StreamControl, bool]:
-            topic = topic_told_by(stores, stream, by)
+            topic = told_by(stores, stream, by)
             require_own(trip, topic)
             subject = subject_of(topic)
             before = stores.controls.find(stream)
@@ -180,29 +182,15 @@ def require_own(told: BatchReport | Trip, topic: str) -> None:
         )
 
 
-def subject_of_stream(stores: Stores, stream: str) -> str:
-    """Return the subject of the contract that a stream is named after. Raises NotFoundError."""
-    return subject_of(_topic_of(stores, stream))
-
-
-def _topic_of(stores: Stores, stream: str) -> str:
-    topic = stores.contracts.topic_of(stream)
-    if topic is None:
-        raise NotFoundError(f"no contract is published under the id {stream}")
-    return topic
-
-
 def told_by(stores: Stores, stream: str, by: Principal) -> str:
-    """Require that `by` may report about a stream; return its subject. A hidden subject answers as an unknown one."""
-    return subject_of(topic_told_by(stores, stream, by))
+    """Return the topic of a stream that `by` may report about. A hidden stream answers as an unknown one.
 
-
-def topic_told_by(stores: Stores, stream: str, by: Principal) -> str:
-    """Return the topic of a stream, if `by` may tell of it. Raises NotFoundError and Forbidden as `told_by` does."""
+    Raises NotFoundError and Forbidden.
+    """
     topic = stores.contracts.topic_of(stream)
     if topic is None or not by.sees(subject_of(topic)):
-        raise NotFoundError(f"no contract is published under the id {stream}")
-    may_report(by, subject_of(topic))
+        raise unknown_contract(stream)
+    require(by, Role.REPORTER, subject_of(topic))
     return topic
 
 

@@ -1,4 +1,4 @@
-"""The streams' state as Prometheus takes it: from the stored reports, so that a restart of the gateway loses nothing.
+"""The metrics of the streams, for Prometheus: from the stored reports, so that a restart of the gateway loses nothing.
 
 A stream has at most `_MOST_RULES` series of rules and `_MOST_PARTITIONS` of partitions, whatever its contract and its
 topic are: the rules that were violated first keep their series, all later ones share one, so that no counter falls.
@@ -7,18 +7,20 @@ topic are: the rules that were violated first keep their series, all later ones 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.stream.control import StreamControl, StreamEvent
-from tidegate.contracts.stream.reconciliation import Answer, ReconciliationResult
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.reconciliation import Answer, Findings, ReconciliationResult
+from tidegate.contracts.stream.report import BatchReport, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
-from tidegate.gateway.access.principal import Principal, subject_of
+from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import StreamSums
 from tidegate.gateway.storage.sql import Stores
@@ -31,6 +33,8 @@ _MOST_STEPS = 20
 _ANSWERS = {Answer.HOLDS: 1.0, Answer.UNPROVEN: 0.5, Answer.LOST: 0.0}
 _MOST_PARTITIONS = 500
 _OTHER = "other"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,33 @@ class StreamFacts:
     last: BatchReport | None = None
     topic: str = ""
     rules: Sequence[RuleSum] = ()
-    step_milliseconds: dict[str, int] | None = None
+    step_milliseconds: Mapping[str, int] = field(default_factory=dict)
     shadow: ShadowFindings | None = None
     seen_at: datetime | None = None
     reconciled: ReconciliationResult | None = None
+
+
+Sample = tuple[tuple[str, ...], float]
+"""The values of a metric's labels after `stream`, and the value of the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMetric:
+    """One metric of each stream: its kind, its help text, its labels after `stream`, its samples."""
+
+    kind: type[CounterMetricFamily | GaugeMetricFamily]
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    samples: Callable[[StreamFacts], Iterable[Sample]]
+
+    def family(self, facts: Sequence[StreamFacts]) -> Metric:
+        """Return the metric with the samples of all streams."""
+        found = self.kind(self.name, self.help, labels=["stream", *self.labels])
+        for each in facts:
+            for labels, value in self.samples(each):
+                found.add_metric([each.stream, *labels], value)
+        return found
 
 
 class StreamMetrics(Collector):
@@ -63,243 +90,177 @@ class StreamMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. Raises Unavailable."""
         facts = self._database.read(lambda stores: _facts(stores, self._by))
-        reported = [(each, each.sums, each.last) for each in facts if each.sums and each.last]
-        yield from _states(facts)
-        yield from _counts([(each, sums) for each, sums, _ in reported])
-        yield from _positions([(each, last) for each, _, last in reported])
-        yield from _tables([last for _, _, last in reported])
-        yield from _shadows([each.shadow for each in facts if each.shadow])
-        yield from _times([(each, last) for each, _, last in reported])
-        yield from _reconciliations([each.reconciled for each in facts if each.reconciled])
+        for metric in METRICS:
+            yield metric.family(facts)
 
 
 def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
     controls, events = stores.controls.all(), stores.controls.last_events()
     heartbeats = stores.controls.heartbeats()
-    topics = {
-        stream: topic for stream, topic in stores.contracts.topics().items() if by.sees(subject_of(topic))
-    }
-    facts = {}
-    for sums in stores.reports.sums():
-        stream = sums.stream
-        if stream in topics:
-            facts[stream] = StreamFacts(
-                stream,
-                controls.get(stream, StreamControl(stream=stream)),
-                events.get(stream),
-                sums,
-                stores.reports.last_report(stream),
-                topics[stream],
-                stores.sums.rules(stream),
-                stores.sums.milliseconds(stream),
-                _shadow(stores, controls.get(stream)),
-                heartbeats.get(stream),
-                stores.reconciliations.last_findings(stream),
+    sums = {each.stream: each for each in stores.reports.sums()}
+    topics = stores.contracts.topics()
+    facts = []
+    for stream in sorted(topics.keys() & (sums.keys() | controls.keys() | events.keys() | heartbeats.keys())):
+        if not by.sees(subject_of(topics[stream])):
+            continue
+        known = StreamFacts(
+            stream,
+            controls.get(stream, StreamControl(stream=stream)),
+            events.get(stream),
+            seen_at=heartbeats.get(stream),
+            reconciled=stores.reconciliations.last_findings(stream),
+        )
+        if stream in sums:
+            known = replace(
+                known,
+                sums=sums[stream],
+                last=stores.reports.last_report(stream),
+                topic=topics[stream],
+                rules=stores.sums.rules(stream),
+                step_milliseconds=stores.sums.milliseconds(stream),
+                shadow=_shadow(stores, known.control),
             )
-    for stream in controls.keys() | events.keys() | heartbeats.keys():
-        if stream in topics and stream not in facts:
-            control = controls.get(stream, StreamControl(stream=stream))
-            facts[stream] = StreamFacts(
-                stream,
-                control,
-                events.get(stream),
-                seen_at=heartbeats.get(stream),
-                reconciled=stores.reconciliations.last_findings(stream),
-            )
-    return [facts[stream] for stream in sorted(facts)]
+        facts.append(known)
+    return facts
 
 
-def _states(facts: Sequence[StreamFacts]) -> Iterator[Metric]:
-    paused = GaugeMetricFamily(
-        "tidegate_stream_paused", "1 while a stream is paused, else 0.", labels=["stream"]
-    )
-    stopped = GaugeMetricFamily(
-        "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", labels=["stream"]
-    )
-    seen = GaugeMetricFamily(
-        "tidegate_stream_heartbeat_timestamp_seconds",
-        "When the job of a stream said last that it lives, in seconds since 1970 UTC.",
-        labels=["stream"],
-    )
-    for each in facts:
-        if each.seen_at is not None:
-            seen.add_metric([each.stream], each.seen_at.timestamp())
-        paused.add_metric([each.stream], float(each.control.is_paused))
-        committed_at = each.last.committed_at if each.last else None
-        condition = condition_of(StreamControl(stream=each.stream), each.event, committed_at).condition
-        stopped.add_metric([each.stream], float(condition is Condition.STOPPED))
-    yield from (paused, stopped, seen)
-
-
-def _shadow(stores: Stores, control: StreamControl | None) -> ShadowFindings | None:
+def _shadow(stores: Stores, control: StreamControl) -> ShadowFindings | None:
     """Return what the shadow of now has found; one that was ended has no series any more."""
-    if control is None or control.shadow is None:
+    if control.shadow is None:
         return None
     found = stores.shadows.find(control.stream)
     return found if found is not None and found.result.version == control.shadow else None
 
 
-def _shadows(found: Sequence[ShadowFindings]) -> Iterator[Metric]:
-    records = CounterMetricFamily(
-        "tidegate_shadow_records",
-        "Records that a shadow version was judged on, and those that it would refuse or accept otherwise.",
-        labels=["stream", "version", "outcome"],
-    )
-    violations = CounterMetricFamily(
-        "tidegate_shadow_violations",
-        "Records that a shadow version would treat otherwise, by the rule that refuses them.",
-        labels=["stream", "version", "change", "stage", "code", "severity"],
-    )
-    failed = GaugeMetricFamily(
-        "tidegate_shadow_failed",
-        "1 when records could not be judged by a shadow version, else 0.",
-        labels=["stream", "version"],
-    )
-    for each in found:
-        labels = [each.stream, each.result.version]
-        for outcome in ("compared", "would_refuse", "would_accept", "would_stop"):
-            records.add_metric([*labels, outcome], getattr(each.result, outcome))
-        for change, rules in (("refuse", each.result.refused_by), ("accept", each.result.accepted_by)):
-            for rule in sorted(rules, key=lambda rule: (rule.stage, rule.code, rule.severity))[:_MOST_RULES]:
-                violations.add_metric(
-                    [*labels, change, rule.stage.value, rule.code, rule.severity.value], rule.records
-                )
-        failed.add_metric(labels, float(each.result.failure is not None))
-    yield from (records, violations, failed)
+def _is_stopped(facts: StreamFacts) -> bool:
+    committed_at = facts.last.committed_at if facts.last else None
+    condition = condition_of(StreamControl(stream=facts.stream), facts.event, committed_at).condition
+    return condition is Condition.STOPPED
 
 
-def _counts(reported: Sequence[tuple[StreamFacts, StreamSums]]) -> Iterator[Metric]:
-    records = CounterMetricFamily(
-        "tidegate_records", "Records by what became of them.", labels=["stream", "disposition"]
-    )
-    flagged = CounterMetricFamily(
-        "tidegate_flagged_records",
-        "Written records that violate a warning, or a rule that alerts.",
-        labels=["stream", "flag"],
-    )
-    violations = CounterMetricFamily(
-        "tidegate_violations",
-        "Records that violate a rule, schema keyword or column; one may count under several.",
-        labels=["stream", "stage", "code", "severity"],
-    )
-    batches = CounterMetricFamily("tidegate_batches", "Published batches.", labels=["stream"])
-    for each, sums in reported:
-        for disposition in ("written", "quarantined", "dropped"):
-            records.add_metric([each.stream, disposition], getattr(sums, disposition))
-        for flag in ("warned", "alerted"):
-            flagged.add_metric([each.stream, flag], getattr(sums, flag))
-        for labels, count in _bounded(each.rules):
-            violations.add_metric([each.stream, *labels], count)
-        batches.add_metric([each.stream], sums.batches)
-    yield from (records, flagged, violations, batches)
+def _sums(facts: StreamFacts) -> StreamSums | None:
+    return facts.sums if facts.last else None
 
 
-def _bounded(rules: Sequence[RuleSum]) -> Iterator[tuple[list[str], int]]:
-    for rule in rules[:_MOST_RULES]:
-        yield [rule.stage.value, rule.code, rule.severity.value], rule.records
+def _last(facts: StreamFacts) -> BatchReport | None:
+    return facts.last
+
+
+def _table(facts: StreamFacts) -> TableSize | None:
+    return facts.last.table if facts.last else None
+
+
+def _findings(facts: StreamFacts) -> Findings | None:
+    return facts.reconciled.findings if facts.reconciled else None
+
+
+def _one(
+    source: Callable[[StreamFacts], T | None], value: Callable[[T], float | None]
+) -> Callable[[StreamFacts], Iterator[Sample]]:
+    """Return what gives one sample without more labels, if the stream has the source and the source the value."""
+
+    def samples(facts: StreamFacts) -> Iterator[Sample]:
+        found = source(facts)
+        sample = None if found is None else value(found)
+        if sample is not None:
+            yield (), sample
+
+    return samples
+
+
+def _each(*names: str) -> Callable[[StreamFacts], Iterator[Sample]]:
+    """Return what gives a sample for each of these sums of a stream."""
+
+    def samples(facts: StreamFacts) -> Iterator[Sample]:
+        if facts.last:
+            yield from (((name,), getattr(facts.sums, name)) for name in names)
+
+    return samples
+
+
+def _violations(facts: StreamFacts) -> Iterator[Sample]:
+    if not facts.last:
+        return
+    for rule in facts.rules[:_MOST_RULES]:
+        yield (rule.stage.value, rule.code, rule.severity.value), rule.records
     rest: Counter[str] = Counter()
-    for rule in rules[_MOST_RULES:]:
+    for rule in facts.rules[_MOST_RULES:]:
         rest[rule.severity.value] += rule.records
     for severity, count in sorted(rest.items()):
-        yield [_OTHER, _OTHER, severity], count
+        yield (_OTHER, _OTHER, severity), count
 
 
-def _positions(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metric]:
-    lag = GaugeMetricFamily(
-        "tidegate_lag_records",
-        "Records in the topic past the last batch, when it was committed.",
-        labels=["stream"],
-    )
-    offset = GaugeMetricFamily(
-        "tidegate_ledger_offset",
-        "First offset that the ledger does not cover.",
-        labels=["stream", "topic", "partition"],
-    )
-    epoch = GaugeMetricFamily("tidegate_ledger_epoch", "Claims of the ledger.", labels=["stream"])
-    number = GaugeMetricFamily("tidegate_ledger_batch", "Number of the last batch.", labels=["stream"])
-    for each, report in reported:
-        if report.lag_records is not None:
-            lag.add_metric([report.stream], report.lag_records)
-        for partition, end in sorted(report.end.items())[:_MOST_PARTITIONS]:
-            offset.add_metric([report.stream, each.topic, str(partition)], end)
-        epoch.add_metric([report.stream], report.epoch)
-        number.add_metric([report.stream], report.n)
-    yield from (lag, offset, epoch, number)
+def _offsets(facts: StreamFacts) -> Iterator[Sample]:
+    if facts.last:
+        for partition, end in sorted(facts.last.end.items())[:_MOST_PARTITIONS]:
+            yield (facts.topic, str(partition)), end
 
 
-def _tables(last: Sequence[BatchReport]) -> Iterator[Metric]:
-    snapshots = GaugeMetricFamily(
-        "tidegate_table_snapshots", "Snapshots in the metadata of the stream's table.", labels=["stream"]
-    )
-    metadata = GaugeMetricFamily(
-        "tidegate_table_metadata_bytes",
-        "Size of the table's metadata, which every commit writes as a whole.",
-        labels=["stream"],
-    )
-    files = GaugeMetricFamily("tidegate_table_data_files", "Data files of the table.", labels=["stream"])
-    for report in last:
-        if (size := report.table) is None:
-            continue
-        snapshots.add_metric([report.stream], size.snapshots)
-        if size.metadata_bytes is not None:
-            metadata.add_metric([report.stream], size.metadata_bytes)
-        if size.data_files is not None:
-            files.add_metric([report.stream], size.data_files)
-    yield from (snapshots, metadata, files)
+def _shadow_records(facts: StreamFacts) -> Iterator[Sample]:
+    if facts.shadow:
+        for outcome in ("compared", "would_refuse", "would_accept", "would_stop"):
+            yield (facts.shadow.result.version, outcome), getattr(facts.shadow.result, outcome)
 
 
-def _times(reported: Sequence[tuple[StreamFacts, BatchReport]]) -> Iterator[Metric]:
-    latest = GaugeMetricFamily(
-        "tidegate_last_batch_seconds", "What the last batch took, by step.", labels=["stream", "step"]
-    )
-    total = CounterMetricFamily(
-        "tidegate_batch_seconds", "What all batches took, by step.", labels=["stream", "step"]
-    )
-    committed = GaugeMetricFamily(
-        "tidegate_last_commit_timestamp_seconds",
-        "When the last reported batch was committed, in seconds since 1970 UTC.",
-        labels=["stream"],
-    )
-    for each, report in reported:
-        for step, milliseconds in sorted(report.timings_ms.items())[:_MOST_STEPS]:
-            latest.add_metric([each.stream, step], milliseconds / 1000)
-        for step, milliseconds in sorted((each.step_milliseconds or {}).items())[:_MOST_STEPS]:
-            total.add_metric([each.stream, step], milliseconds / 1000)
-        committed.add_metric([each.stream], report.committed_at.timestamp())
-    yield from (latest, total, committed)
+def _shadow_violations(facts: StreamFacts) -> Iterator[Sample]:
+    if not facts.shadow:
+        return
+    result = facts.shadow.result
+    for change, rules in (("refuse", result.refused_by), ("accept", result.accepted_by)):
+        for rule in sorted(rules, key=lambda rule: (rule.stage, rule.code, rule.severity))[:_MOST_RULES]:
+            yield (result.version, change, rule.stage.value, rule.code, rule.severity.value), rule.records
 
 
-def _reconciliations(results: Sequence[ReconciliationResult]) -> Iterator[Metric]:
-    lost = GaugeMetricFamily(
-        "tidegate_reconciliation_lost_records",
-        "Records without a fate that the last reconciliation found.",
-        labels=["stream"],
-    )
-    doubled = GaugeMetricFamily(
-        "tidegate_reconciliation_doubled_records",
-        "Records that the last reconciliation found in more than one place, or twice in one.",
-        labels=["stream"],
-    )
-    holds = GaugeMetricFamily(
-        "tidegate_reconciliation_holds",
-        "What the last reconciliation answered: 1 holds, 0.5 cannot be proven, 0 lost.",
-        labels=["stream"],
-    )
-    unverifiable = GaugeMetricFamily(
-        "tidegate_reconciliation_unverifiable_offsets",
-        "Offsets that the last reconciliation could not show to have one fate.",
-        labels=["stream"],
-    )
-    at = GaugeMetricFamily(
-        "tidegate_last_reconciliation_timestamp_seconds",
-        "When the last reconciliation that has findings was over, in seconds since 1970 UTC.",
-        labels=["stream"],
-    )
-    for each in results:
-        if (found := each.findings) is not None:
-            lost.add_metric([found.stream], found.lost)
-            doubled.add_metric([found.stream], found.twice)
-            holds.add_metric([found.stream], _ANSWERS[found.answer])
-            unverifiable.add_metric([found.stream], found.unverifiable)
-            at.add_metric([found.stream], each.at.timestamp())
-    yield from (lost, doubled, holds, unverifiable, at)
+def _shadow_failed(facts: StreamFacts) -> Iterator[Sample]:
+    if facts.shadow:
+        yield (facts.shadow.result.version,), float(facts.shadow.result.failure is not None)
+
+
+def _seconds(milliseconds: Mapping[str, int]) -> Iterator[Sample]:
+    for step, spent in sorted(milliseconds.items())[:_MOST_STEPS]:
+        yield (step,), spent / 1000
+
+
+def _last_seconds(facts: StreamFacts) -> Iterator[Sample]:
+    return _seconds(facts.last.timings_ms if facts.last else {})
+
+
+def _all_seconds(facts: StreamFacts) -> Iterator[Sample]:
+    return _seconds(facts.step_milliseconds if facts.last else {})
+
+
+def _self(facts: StreamFacts) -> StreamFacts:
+    return facts
+
+
+_COUNTER, _GAUGE = CounterMetricFamily, GaugeMetricFamily
+_RULE = ("stage", "code", "severity")
+
+# To add a metric, add its line: Prometheus sees them in this order.
+METRICS = (
+    StreamMetric(_GAUGE, "tidegate_stream_paused", "1 while a stream is paused, else 0.", (), _one(_self, lambda it: float(it.control.is_paused))),
+    StreamMetric(_GAUGE, "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", (), _one(_self, lambda it: float(_is_stopped(it)))),
+    StreamMetric(_GAUGE, "tidegate_stream_heartbeat_timestamp_seconds", "When the job of a stream said last that it lives, in seconds since 1970 UTC.", (), _one(lambda it: it.seen_at, datetime.timestamp)),
+    StreamMetric(_COUNTER, "tidegate_records", "Records by what became of them.", ("disposition",), _each("written", "quarantined", "dropped")),
+    StreamMetric(_COUNTER, "tidegate_flagged_records", "Written records that violate a warning, or a rule that alerts.", ("flag",), _each("warned", "alerted")),
+    StreamMetric(_COUNTER, "tidegate_violations", "Records that violate a rule, schema keyword or column; one may count under several.", _RULE, _violations),
+    StreamMetric(_COUNTER, "tidegate_batches", "Published batches.", (), _one(_sums, lambda it: it.batches)),
+    StreamMetric(_GAUGE, "tidegate_lag_records", "Records in the topic past the last batch, when it was committed.", (), _one(_last, lambda it: it.lag_records)),
+    StreamMetric(_GAUGE, "tidegate_ledger_offset", "First offset that the ledger does not cover.", ("topic", "partition"), _offsets),
+    StreamMetric(_GAUGE, "tidegate_ledger_epoch", "Claims of the ledger.", (), _one(_last, lambda it: it.epoch)),
+    StreamMetric(_GAUGE, "tidegate_ledger_batch", "Number of the last batch.", (), _one(_last, lambda it: it.n)),
+    StreamMetric(_GAUGE, "tidegate_table_snapshots", "Snapshots in the metadata of the stream's table.", (), _one(_table, lambda it: it.snapshots)),
+    StreamMetric(_GAUGE, "tidegate_table_metadata_bytes", "Size of the table's metadata, which every commit writes as a whole.", (), _one(_table, lambda it: it.metadata_bytes)),
+    StreamMetric(_GAUGE, "tidegate_table_data_files", "Data files of the table.", (), _one(_table, lambda it: it.data_files)),
+    StreamMetric(_COUNTER, "tidegate_shadow_records", "Records that a shadow version was judged on, and those that it would refuse or accept otherwise.", ("version", "outcome"), _shadow_records),
+    StreamMetric(_COUNTER, "tidegate_shadow_violations", "Records that a shadow version would treat otherwise, by the rule that refuses them.", ("version", "change", *_RULE), _shadow_violations),
+    StreamMetric(_GAUGE, "tidegate_shadow_failed", "1 when records could not be judged by a shadow version, else 0.", ("version",), _shadow_failed),
+    StreamMetric(_GAUGE, "tidegate_last_batch_seconds", "What the last batch took, by step.", ("step",), _last_seconds),
+    StreamMetric(_COUNTER, "tidegate_batch_seconds", "What all batches took, by step.", ("step",), _all_seconds),
+    StreamMetric(_GAUGE, "tidegate_last_commit_timestamp_seconds", "When the last reported batch was committed, in seconds since 1970 UTC.", (), _one(_last, lambda it: it.committed_at.timestamp())),
+    StreamMetric(_GAUGE, "tidegate_reconciliation_lost_records", "Records without a fate that the last reconciliation found.", (), _one(_findings, lambda it: it.lost)),
+    StreamMetric(_GAUGE, "tidegate_reconciliation_doubled_records", "Records that the last reconciliation found in more than one place, or twice in one.", (), _one(_findings, lambda it: it.twice)),
+    StreamMetric(_GAUGE, "tidegate_reconciliation_holds", "What the last reconciliation answered: 1 holds, 0.5 cannot be proven, 0 lost.", (), _one(_findings, lambda it: _ANSWERS[it.answer])),
+    StreamMetric(_GAUGE, "tidegate_reconciliation_unverifiable_offsets", "Offsets that the last reconciliation could not show to have one fate.", (), _one(_findings, lambda it: it.unverifiable)),
+    StreamMetric(_GAUGE, "tidegate_last_reconciliation_timestamp_seconds", "When the last reconciliation that has findings was over, in seconds since 1970 UTC.", (), _one(lambda it: it.reconciled, lambda it: it.at.timestamp())),
+)  # fmt: skip

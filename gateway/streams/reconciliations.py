@@ -14,10 +14,11 @@ from tidegate.contracts.stream.reconciliation import (
     StreamReconciliation,
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.controls import subject_of_stream, told_by
+from tidegate.gateway.streams.controls import told_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Reconciliations:
         request = ReconciliationRequest(id=uuid4(), stream=stream, by=by.name, at=self._now())
 
         def work(stores: Stores) -> tuple[StreamReconciliation, bool]:
-            subject = subject_of_stream(stores, stream)
+            subject = subject_of_contract(stores, stream)
             if (earlier := stores.reconciliations.open(stream)) is not None:
                 return StreamReconciliation(asked=earlier), False
             stores.reconciliations.add(request)
@@ -109,7 +110,7 @@ class Reconciliations:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
 
         def work(stores: Stores) -> tuple[StreamReconciliation, ...]:
-            subject_of_stream(stores, stream)
+            subject_of_contract(stores, stream)
             return stores.reconciliations.all(stream)
 
         return self._database.read(work)

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, subject_of
+from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import Buckets, StreamSums
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.streams.conditions import StreamCondition, condition_of
-from tidegate.gateway.streams.controls import require_own, require_same, topic_told_by
+from tidegate.gateway.streams.controls import require_own, require_same, told_by
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
@@ -128,7 +129,7 @@ class ReportBook:
         require_same(stream, report.stream)
 
         def work(stores: Stores) -> bool:
-            topic = topic_told_by(stores, stream, by)
+            topic = told_by(stores, stream, by)
             require_own(report, topic)
             return self._keep(stores, report)
 

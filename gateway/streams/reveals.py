@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from tidegate.contracts.stream.evidence import EventPointer
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
@@ -30,7 +30,7 @@ class Reveals:
 
         `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
         """
-        require_role(by, subject)
+        require(by, ROLE, subject)
         at, who = self._now(), name_of(by)
         changes = [Change(at, who, ACTION, f"record:{record}#{part}") for part in parts]
 
@@ -39,12 +39,6 @@ class Reveals:
                 stores.audit.append(change)
 
         self._database.write(work)
-
-
-def require_role(by: Principal, subject: str) -> None:
-    """Let somebody reveal fields of the records of a subject. Raises Forbidden when their role is too low."""
-    if not by.may(ROLE, subject):
-        raise forbidden(by, ROLE, f"of the subject {subject}")
 
 
 def name_of(principal: Principal) -> str:

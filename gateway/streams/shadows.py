@@ -13,11 +13,12 @@ from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.changes import Review, review
+from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
 from tidegate.gateway.registry.subject_scope import ENFORCED
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
-from tidegate.gateway.streams.controls import keep_control, subject_of_stream
+from tidegate.gateway.streams.controls import keep_control
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Shadows:
         at = self._now()
 
         def work(stores: Stores) -> StreamControl:
-            subject = subject_of_stream(stores, stream)
+            subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.shadow == version:
                 return before
@@ -68,7 +69,7 @@ class Shadows:
         """Return what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
 
         def work(stores: Stores) -> ShadowFindings:
-            subject_of_stream(stores, stream)
+            subject_of_contract(stores, stream)
             found = stores.shadows.find(stream)
             if found is None:
                 raise NotFoundError(

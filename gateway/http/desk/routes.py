@@ -15,11 +15,12 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, NotFoundError, Problem, TidegateError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.output_topics import source_of_quarantine
 from tidegate.gateway.access.errors import AccessError
-from tidegate.gateway.access.principal import Principal, Role, subject_of
+from tidegate.gateway.access.principal import Principal, Role, require
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.dependencies import FactoryDep, read_body
 from tidegate.gateway.http.desk import contract_views, record_views, stream_views
@@ -33,7 +34,7 @@ from tidegate.gateway.http.problems import InvalidBody, status_of
 from tidegate.gateway.registry.writers import with_writers
 from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord
-from tidegate.gateway.streams.reveals import MOST_PARTS, ROLE, require_role
+from tidegate.gateway.streams.reveals import MOST_PARTS, ROLE
 
 LATEST_RECORDS = 20
 MOST_FORM_BYTES = 64 * 1024
@@ -203,7 +204,7 @@ def reveal(
     """Show one refused record with parts that its page hides; who asked for them is written down first."""
     origin = _origin_of(factory, principal, place.topic)
     subject = subject_of(origin.topic)
-    require_role(principal, subject)
+    require(principal, ROLE, subject)
     found = _quarantined(factory, origin, place)
     looking = _looking(factory, principal, found.evidence, subject)
     hidden = {each.part for each in record_views.record_view(found, looking, view).hidden}

@@ -6,11 +6,11 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
-from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
@@ -58,11 +58,6 @@ class AdoptionsInfo(BaseModel):
     adoptions: tuple[KeptAdoption, ...]
 
 
-async def posted_adoption(request: Request, factory: FactoryDep) -> Adoption:
-    """Read a posted adoption."""
-    return await posted(request, factory, Adoption, "adoption of a stream")
-
-
 @router.post(
     "/{stream}/adoptions",
     operation_id="keep_adoption",
@@ -72,18 +67,11 @@ async def posted_adoption(request: Request, factory: FactoryDep) -> Adoption:
         200: {"model": AdoptionReceipt, "description": "It was kept before; nothing changed."},
         **responses(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {"schema": {"$ref": "#/components/schemas/Adoption"}, "example": ADOPTION}
-            },
-        }
-    },
+    openapi_extra=body_of("Adoption", ADOPTION),
 )
 def keep_adoption(
     stream: StreamName,
-    adoption: Annotated[Adoption, Depends(posted_adoption)],
+    adoption: Annotated[Adoption, posted(Adoption, "adoption of a stream")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

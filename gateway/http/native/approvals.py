@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 
 from tidegate.gateway.http.conversions import proposal_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
@@ -22,11 +22,6 @@ router = APIRouter(prefix="/api/v1/contracts", tags=["approvals"])
 Candidate = Annotated[
     str, Path(pattern="^[0-9a-f]{64}$", description="Fingerprint of the change.", examples=["9b0c1d2e" * 8])
 ]
-
-
-async def posted_approval(request: Request, factory: FactoryDep) -> ApprovalRequest:
-    """Read a posted approval."""
-    return await posted(request, factory, ApprovalRequest, "approval")
 
 
 @router.get(
@@ -54,7 +49,7 @@ def list_approvals(contract_id: ContractId, factory: FactoryDep) -> ProposalList
 )
 def approve_change(
     contract_id: ContractId,
-    wanted: Annotated[ApprovalRequest, Depends(posted_approval)],
+    wanted: Annotated[ApprovalRequest, posted(ApprovalRequest, "approval")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

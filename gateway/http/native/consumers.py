@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
 from tidegate.gateway.access.check_turns import checked
@@ -22,8 +22,7 @@ from tidegate.gateway.http.models.changes import (
     ConsumerList,
     ConsumerRequest,
 )
-from tidegate.gateway.http.models.examples import CONTRACT, CONTRACT_YAML
-from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, posted_document
+from tidegate.gateway.http.native.contracts import ContractId, PostedDocument, document_body, posted_document
 from tidegate.gateway.http.problems import InvalidBody, contract_responses, responses
 from tidegate.gateway.registry.consumers import Agreement, KnownConsumer, WrongConsumer
 
@@ -37,31 +36,12 @@ ConsumerId = Annotated[
 ]
 
 
-async def posted_consumer(request: Request, factory: FactoryDep) -> ConsumerRequest:
-    """Read a posted consumer."""
-    return await posted(request, factory, ConsumerRequest, "consumer")
-
-
-async def posted_agreement(request: Request, factory: FactoryDep) -> AgreementRequest:
-    """Read a posted agreement."""
-    return await posted(request, factory, AgreementRequest, "acknowledgement")
-
-
 @router.post(
     "/check",
     operation_id="check_contract",
     summary="Say what publishing a contract would break",
     responses={**responses(403, 409, 413, 415, 503), **contract_responses()},
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "description": "A self-contained contract document, as for publishing.",
-            "content": {
-                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
-                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
-            },
-        }
-    },
+    openapi_extra=document_body("A self-contained contract document, as for publishing."),
 )
 @checked
 def check_contract(
@@ -100,7 +80,7 @@ def list_consumers(contract_id: ContractId, factory: FactoryDep) -> ConsumerList
 def register_consumer(
     contract_id: ContractId,
     consumer_id: ConsumerId,
-    wanted: Annotated[ConsumerRequest, Depends(posted_consumer)],
+    wanted: Annotated[ConsumerRequest, posted(ConsumerRequest, "consumer")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,
@@ -160,7 +140,7 @@ def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> Ackno
 @checked
 def acknowledge_change(
     contract_id: ContractId,
-    wanted: Annotated[AgreementRequest, Depends(posted_agreement)],
+    wanted: Annotated[AgreementRequest, posted(AgreementRequest, "acknowledgement")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

@@ -91,16 +91,20 @@ def contract_filter(
     return VersionFilter(status.value if status else None, topic, domain, principal.prefixes)
 
 
+def document_body(description: str) -> dict[str, Any]:
+    """Describe the body that `posted_document` reads, for the OpenAPI document."""
+    content = {
+        "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
+        "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
+    }
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
 async def posted_document(request: Request, factory: FactoryDep) -> PostedDocument:
     """Read a posted contract document."""
     found = media_type(request, (*_YAML_TYPES, *_JSON_TYPES))
     content = await read_body(request, factory.settings.max_document_bytes)
     return PostedDocument(content, "contract.json" if found in _JSON_TYPES else "contract.yaml")
-
-
-async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
-    """Read a posted status."""
-    return await posted(request, factory, StatusRequest, "status")
 
 
 @router.post(
@@ -116,16 +120,9 @@ async def posted_status(request: Request, factory: FactoryDep) -> StatusRequest:
         **responses(403, 409, 413, 415, 503),
         **contract_responses(),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "description": "A self-contained contract document: its schema under `definition`, not in a file.",
-            "content": {
-                "application/yaml": {"schema": {"type": "string"}, "example": CONTRACT_YAML},
-                "application/json": {"schema": {"type": "object"}, "example": CONTRACT},
-            },
-        }
-    },
+    openapi_extra=document_body(
+        "A self-contained contract document: its schema under `definition`, not in a file."
+    ),
 )
 @checked
 def publish_contract(
@@ -233,7 +230,7 @@ def get_contract_version(
 def change_contract_status(
     contract_id: ContractId,
     version: NamedVersion,
-    wanted: Annotated[StatusRequest, Depends(posted_status)],
+    wanted: Annotated[StatusRequest, posted(StatusRequest, "status")],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> PublishedContract:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Self
 
 import structlog
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from tidegate.contracts.errors import Problem, SettingsError
@@ -98,11 +98,6 @@ class KeyList(BaseModel):
     keys: tuple[KeyInfo, ...]
 
 
-async def posted_key(request: Request, factory: FactoryDep) -> KeyRequest:
-    """Read a posted key."""
-    return await posted(request, factory, KeyRequest, "key")
-
-
 @router.post(
     "",
     operation_id="create_key",
@@ -112,7 +107,7 @@ async def posted_key(request: Request, factory: FactoryDep) -> KeyRequest:
     openapi_extra=body_of(KeyRequest),
 )
 def create_key(
-    wanted: Annotated[KeyRequest, Depends(posted_key)],
+    wanted: Annotated[KeyRequest, posted(KeyRequest, "key")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import structlog
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict
 
 from tidegate.contracts.stream.reconciliation import ReconciliationResult, StreamReconciliation
-from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
@@ -79,19 +79,6 @@ class ReconciliationReceipt(BaseModel):
     id: UUID
 
 
-def _shown(description: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/StreamReconciliation"}
-    return {
-        "description": description,
-        "content": {"application/json": {"schema": schema, "example": _OPEN}},
-    }
-
-
-async def posted_result(request: Request, factory: FactoryDep) -> ReconciliationResult:
-    """Read a posted result."""
-    return await posted(request, factory, ReconciliationResult, "result of a reconciliation")
-
-
 @router.post(
     "/{stream}/reconciliations",
     operation_id="ask_for_reconciliation",
@@ -99,8 +86,14 @@ async def posted_result(request: Request, factory: FactoryDep) -> Reconciliation
     status_code=HTTPStatus.CREATED,
     response_model=StreamReconciliation,
     responses={
-        201: _shown("The request is kept; the job takes it with its next heartbeat."),
-        200: _shown("One is open already; this is it."),
+        201: {
+            "description": "The request is kept; the job takes it with its next heartbeat.",
+            **json_content("StreamReconciliation", _OPEN),
+        },
+        200: {
+            "description": "One is open already; this is it.",
+            **json_content("StreamReconciliation", _OPEN),
+        },
         **responses(403, 404, 503),
     },
 )
@@ -135,22 +128,12 @@ def list_reconciliations(stream: StreamName, factory: FactoryDep) -> Reconciliat
         200: {"model": ReconciliationReceipt, "description": "It was answered before; nothing changed."},
         **responses(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": "#/components/schemas/ReconciliationResult"},
-                    "example": RESULT,
-                }
-            },
-        }
-    },
+    openapi_extra=body_of("ReconciliationResult", RESULT),
 )
 def report_reconciliation(
     stream: StreamName,
     reconciliation: ReconciliationId,
-    result: Annotated[ReconciliationResult, Depends(posted_result)],
+    result: Annotated[ReconciliationResult, posted(ReconciliationResult, "result of a reconciliation")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

@@ -13,7 +13,7 @@ from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.check_turns import checked
 from tidegate.gateway.http.conversions import change_info
-from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.dependencies import FactoryDep, json_content
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import CHANGE, ChangeInfo
 from tidegate.gateway.http.native.contracts import ContractId, NamedVersion
@@ -128,14 +128,7 @@ def declare_shadow(
     operation_id="get_shadow_findings",
     summary="What would the shadow do?",
     responses={
-        200: {
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": "#/components/schemas/ShadowFindings"},
-                    "example": FINDINGS,
-                }
-            }
-        },
+        200: json_content("ShadowFindings", FINDINGS),
         **responses(404, 503),
     },
 )

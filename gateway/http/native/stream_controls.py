@@ -6,12 +6,12 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
-from tidegate.gateway.http.dependencies import FactoryDep, posted
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.native.reconciliations import REQUEST
 from tidegate.gateway.http.native.streams import StreamName
@@ -102,37 +102,9 @@ class EventReceipt(BaseModel):
     kind: EventKind
 
 
-def _shown(example: dict[str, Any], name: str) -> dict[str, Any]:
-    return {
-        "content": {
-            "application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}, "example": example}
-        }
-    }
-
-
-def _body(example: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema()
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": schema, "example": example}},
-        }
-    }
-
-
 CONTROL_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What holds.", **_shown(_CONTROL, "StreamControl")}
+    200: {"description": "What holds.", **json_content("StreamControl", _CONTROL)}
 }
-
-
-async def posted_trip(request: Request, factory: FactoryDep) -> Trip:
-    """Read a posted trip."""
-    return await posted(request, factory, Trip, "trip of an error budget")
-
-
-async def posted_event(request: Request, factory: FactoryDep) -> StreamEvent:
-    """Read a posted event."""
-    return await posted(request, factory, StreamEvent, "event of a stream")
 
 
 @router.get(
@@ -214,11 +186,11 @@ def quarantine_record(
     operation_id="report_trip",
     summary="Report a spent error budget",
     responses={**CONTROL_ANSWER, **responses(403, 404, 409, 413, 415, 422, 503)},
-    openapi_extra=_body(_TRIP, Trip),
+    openapi_extra=body_of(Trip, _TRIP),
 )
 def report_trip(
     stream: StreamName,
-    trip: Annotated[Trip, Depends(posted_trip)],
+    trip: Annotated[Trip, posted(Trip, "trip of an error budget")],
     factory: FactoryDep,
     principal: PrincipalDep,
 ) -> StreamControl:
@@ -237,11 +209,11 @@ def report_trip(
         200: {"model": EventReceipt, "description": "The event was reported before; nothing changed."},
         **responses(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra=_body(_EVENT, StreamEvent),
+    openapi_extra=body_of(StreamEvent, _EVENT),
 )
 def report_event(
     stream: StreamName,
-    event: Annotated[StreamEvent, Depends(posted_event)],
+    event: Annotated[StreamEvent, posted(StreamEvent, "event of a stream")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,
@@ -258,7 +230,7 @@ def report_event(
     operation_id="report_heartbeat",
     summary="Say that a stream's job lives",
     responses={
-        200: {"description": "What is asked of the job.", **_shown(_ASKED, "HeartbeatAnswer")},
+        200: {"description": "What is asked of the job.", **json_content("HeartbeatAnswer", _ASKED)},
         **responses(403, 404, 503),
     },
 )

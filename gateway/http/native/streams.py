@@ -6,15 +6,14 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import ValidationError
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.clock import now
 from tidegate.gateway.http.conversions import refusal_slice
-from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
+from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.answers import (
     BatchList,
@@ -52,20 +51,6 @@ class TimeRange:
 TimeRangeDep = Annotated[TimeRange, Depends()]
 
 
-async def posted_report(request: Request, factory: FactoryDep) -> BatchReport:
-    """Read a posted report."""
-    media_type(request, ("application/json",))
-    content = await read_body(request, factory.settings.max_document_bytes)
-    try:
-        return BatchReport.model_validate_json(content)
-    except ValidationError as error:
-        places = tuple(
-            Problem("".join(f"/{part}" for part in one["loc"]), one["msg"])
-            for one in error.errors(include_input=False, include_url=False, include_context=False)
-        )
-        raise InvalidBody("the body is no batch report", places) from error
-
-
 @router.post(
     "/{stream}/batches",
     operation_id="report_batch",
@@ -75,21 +60,11 @@ async def posted_report(request: Request, factory: FactoryDep) -> BatchReport:
         200: {"model": ReportReceipt, "description": "The batch was reported before; nothing changed."},
         **responses(403, 404, 409, 413, 415, 422, 503),
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {"$ref": "#/components/schemas/BatchReport"},
-                    "example": REPORT,
-                }
-            },
-        }
-    },
+    openapi_extra=body_of("BatchReport", REPORT),
 )
 def report_batch(
     stream: StreamName,
-    report: Annotated[BatchReport, Depends(posted_report)],
+    report: Annotated[BatchReport, posted(BatchReport, "batch report")],
     factory: FactoryDep,
     principal: PrincipalDep,
     response: Response,

@@ -73,8 +73,3 @@ def topic_of(subject: str) -> str | None:
         return None
     topic = subject.removesuffix(_VALUE)
     return topic if _TOPIC.fullmatch(topic) and _IDENTIFIER.fullmatch(topic) else None
-
-
-def subject_of(topic: str) -> str:
-    """Return the subject that describes the values of a topic."""
-    return f"{topic}{_VALUE}"

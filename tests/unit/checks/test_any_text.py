@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
-from tidegate.gateway.checks.github import check_annotations, step_summary
-from tidegate.gateway.checks.json_report import check_json
-from tidegate.gateway.checks.junit import check_junit
-from tidegate.gateway.checks.people import report_lines
+from tidegate.gateway.checks.formats.github import check_annotations, step_summary
+from tidegate.gateway.checks.formats.json_report import check_json
+from tidegate.gateway.checks.formats.junit import check_junit
+from tidegate.gateway.checks.formats.sarif import check_sarif
+from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, Spot
-from tidegate.gateway.checks.sarif import check_sarif
 from tidegate.gateway.checks.shown import shown_path
 
 ANY = st.text(st.characters(), max_size=40) | st.text(":%,\r\n|`<>&;#\x1b \\", max_size=12)

@@ -13,13 +13,13 @@ from jsonschema import Draft7Validator, FormatChecker
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
-from tidegate.gateway.checks.github import check_annotations, step_summary
-from tidegate.gateway.checks.json_report import check_json
-from tidegate.gateway.checks.junit import check_junit
-from tidegate.gateway.checks.people import report_lines
+from tidegate.gateway.checks.formats.github import check_annotations, step_summary
+from tidegate.gateway.checks.formats.json_report import check_json
+from tidegate.gateway.checks.formats.junit import check_junit
+from tidegate.gateway.checks.formats.sarif import check_sarif
+from tidegate.gateway.checks.formats.text import report_lines
 from tidegate.gateway.checks.places import from_root, repository_root
 from tidegate.gateway.checks.results import BaseName, CheckFinding, CheckReport, ContractCheck, FailOn, Spot
-from tidegate.gateway.checks.sarif import check_sarif
 
 SARIF = Draft7Validator(
     json.loads((Path(__file__).parent / "data" / "sarif-schema-2.1.0.json").read_text("utf-8")),

@@ -13,10 +13,9 @@ from urllib.parse import quote
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.gateway.checks.codes import MEANINGS
-from tidegate.gateway.checks.json_report import json_text
+from tidegate.gateway.checks.formats.json_report import json_text
 from tidegate.gateway.checks.places import from_root
-from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, shown_example
-from tidegate.gateway.checks.shown import printable
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, message
 
 _OF_READERS = ("schema.", "avro.")
 _FORWARD = "/forward"
@@ -71,16 +70,6 @@ def _result(contract: ContractCheck, finding: CheckFinding, rule: int, root: Pat
         "partialFingerprints": {"tidegate/v1": _fingerprint(contract, finding)},
         "properties": _properties(contract, finding),
     }
-
-
-def message(finding: CheckFinding) -> str:
-    """Say all of a finding in a few lines: the sentence, the counterexample, who reads the field."""
-    lines = [printable(finding.sentence)]
-    if (example := shown_example(finding)) is not None:
-        lines.append(f"{example[0]}: {printable(example[1])}")
-    if finding.consumers:
-        lines.append(f"consumers: {', '.join(finding.consumers)}")
-    return "\n".join(lines)
 
 
 def _properties(contract: ContractCheck, finding: CheckFinding) -> dict[str, Any]:

@@ -17,6 +17,11 @@ _STYLES = {
 }
 
 
+def check_text(report: CheckReport) -> str:
+    """Write a report as people read it, without colours."""
+    return "".join(f"{line.plain}\n" for line in report_lines(report))
+
+
 def report_lines(report: CheckReport) -> Iterator[Text]:
     """Render a report, contracts without findings left out."""
     for contract in report.contracts:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.contracts.compatibility.finding import FindingSeverity
-from tidegate.gateway.checks.people import counted
+from tidegate.gateway.checks.formats.text import counted
 from tidegate.gateway.checks.places import from_root
-from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck
-from tidegate.gateway.checks.sarif import message
+from tidegate.gateway.checks.results import CheckFinding, CheckReport, ContractCheck, message
 from tidegate.gateway.checks.shown import printable
 
 _COMMANDS = {

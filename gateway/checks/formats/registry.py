@@ -1,0 +1,36 @@
+"""The output formats of `tidegate check`, by the name that `--format` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.gateway.checks.formats.github import check_annotations, step_summary
+from tidegate.gateway.checks.formats.json_report import check_json
+from tidegate.gateway.checks.formats.junit import check_junit
+from tidegate.gateway.checks.formats.sarif import check_sarif
+from tidegate.gateway.checks.formats.text import check_text
+from tidegate.gateway.checks.results import CheckReport
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """One format. Paths in what `write` returns count from the root of the repository, if there is one.
+
+    `summary` returns what is added to the file that GITHUB_STEP_SUMMARY names.
+    """
+
+    write: Callable[[CheckReport, Path | None], str]
+    summary: Callable[[CheckReport], str] | None = None
+
+
+TEXT = "text"
+
+FORMATS = {
+    TEXT: OutputFormat(lambda report, _root: check_text(report)),
+    "json": OutputFormat(lambda report, _root: check_json(report)),
+    "sarif": OutputFormat(check_sarif),
+    "junit": OutputFormat(lambda report, _root: check_junit(report)),
+    "github": OutputFormat(check_annotations, summary=step_summary),
+}
