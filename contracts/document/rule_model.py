@@ -21,7 +21,7 @@ from tidegate.contracts.verdict import Severity
 class _Rule(Part):
     id: RuleId
     description: str | None = Field(
-        default=None, description="Why the rule exists, shown to whoever meets a refusal."
+        default=None, description="Why the rule exists; shown beside a refusal."
     )
     severity: Severity = Field(
         default=Severity.ERROR,
