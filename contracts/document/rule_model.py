@@ -20,9 +20,7 @@ from tidegate.contracts.verdict import Severity
 
 class _Rule(Part):
     id: RuleId
-    description: str | None = Field(
-        default=None, description="Why the rule exists; shown beside a refusal."
-    )
+    description: str | None = Field(default=None, description="Why the rule exists; shown beside a refusal.")
     severity: Severity = Field(
         default=Severity.ERROR,
         description="error: on_violation decides about the record; warning: it is written and counted.",

@@ -47,6 +47,14 @@ def test_every_variable_of_the_code_is_a_setting() -> None:
     )
 
 
+def test_every_path_of_the_code_is_there() -> None:
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    roots = "contracts|gateway|spark_jobs|schemas|tests|docs|benchmarks|docker"
+    named = set(re.findall(rf"`((?:{roots})/[A-Za-z0-9_./-]*)`", text))
+    assert len(named) > 30
+    assert sorted(name for name in named if not Path(name).exists()) == []
+
+
 def commands() -> Iterator[str]:
     """Yield each command line of `tidegate` in a block of code."""
     for page in PAGES:
