@@ -20,7 +20,7 @@ def pause(
     stream: Stream,
     *,
     reason: Annotated[
-        str | None, typer.Option(help="A sentence for whoever finds the stream paused.")
+        str | None, typer.Option(help="Why, for those who find the stream paused.")
     ] = None,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
