@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, SecretStr
@@ -199,6 +199,8 @@ def _type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(_code(each).replace("True", "true") for each in arguments)
+    if origin is Annotated:
+        return _type(arguments[0])
     if origin in (tuple, list):
         return f"list of {_type(arguments[0])}"
     if origin in (dict, Mapping):
@@ -228,15 +230,17 @@ def _plain_type(annotation: Any) -> str:
 
 
 def _command_line() -> Iterator[str]:
-    panels: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    panels: dict[str, list[tuple[str, str, str | None]]] = defaultdict(list)
     for verb in VERBS:
-        panels[verb.panel].append((verb.name, verb.group or verb.target))
-    for found in entry_points(group=GROUP):
-        panels["Running"].append((found.name, found.value))
+        panels[verb.panel].append((verb.name, verb.group or verb.target, verb.extra))
+    for found in sorted(entry_points(group=GROUP)):
+        panels["Running"].append((found.name, f"{found.module}:{found.attr}", next(iter(found.extras), None)))
     for panel, verbs in panels.items():
         yield from (f"## {panel}", "")
-        for name, target in verbs:
+        for name, target, extra in verbs:
             yield from _verb(name, _click(name, resolve_name(target)), 3)
+            if extra is not None:
+                yield from (f"Needs the libraries of `tidegate[{extra}]`.", "")
 
 
 def _click(name: str, found: Any) -> Any:

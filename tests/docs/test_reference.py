@@ -20,7 +20,7 @@ from tidegate.gateway.cli.verbs import GROUP, VERBS
 PAGES = [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]
 TARGETS = {
     **{verb.name: verb.group or verb.target for verb in VERBS},
-    **{found.name: found.value for found in entry_points(group=GROUP)},
+    **{found.name: f"{found.module}:{found.attr}" for found in entry_points(group=GROUP)},
 }
 SETTINGS = Path("docs/reference/settings.md").read_text("utf-8")
 OF_PROCESSES = {"TIDEGATE_PROCESS_TOKEN", "TIDEGATE_COMPLETE"}
