@@ -22,7 +22,7 @@ demo: $(ENVIRONMENT) ## Enforce two real streams on this machine, and open the p
 
 docs: $(ENVIRONMENT) ## The documentation as a site, into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html, or with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 test: setup ## All tests but the long ones
 	$(BIN)/pytest -m "not full" $(IN_TWO)
