@@ -44,7 +44,7 @@ def test_the_first_quarantine(tmp_path: Path, jars: Jars) -> None:
         run.await_ready()
         ports = {"127.0.0.1:19092": run.bootstrap, "http://127.0.0.1:8081": run.registry}
         terminal = Terminal(tmp_path, ports)
-        said = "\n".join(run.lines)
+        said = "\n".join(run.lines).replace(f"{tmp_path}/", "")
         for real, shown in ((real, shown) for shown, real in ports.items()):
             said = said.replace(real, shown)
         assert start.pattern.fullmatch(said), said
