@@ -7,9 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
-PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests
+PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
 
-.PHONY: help setup demo test test-full check fuzz chaos bench bench-smoke generate lock clean
+.PHONY: help setup demo docs test test-full check fuzz chaos bench bench-smoke generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ setup: $(ENVIRONMENT) ## Environment in .venv and jars, everything checked again
 
 demo: $(ENVIRONMENT) ## Enforce two real streams on this machine, and open the page
 	@$(BIN)/tidegate demo
+
+docs: $(ENVIRONMENT) ## The documentation as a site, into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html, or with search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 test: setup ## All tests but the long ones
 	$(BIN)/pytest -m "not full" $(IN_TWO)
@@ -34,6 +38,8 @@ check: $(ENVIRONMENT) ## Formatter, linter, types, import rules, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@$(BIN)/python -m tidegate.contracts.document.metaschema | diff -u $(META) - || { echo "$(META) is not current: run 'make generate'"; exit 1; }
+	@$(BIN)/python -m docs.generate --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 fuzz: $(ENVIRONMENT) ## Try odd records and contracts for SECONDS_OF_FUZZING (600); the seed is printed
 	$(BIN)/python -X faulthandler -m tests.fuzz.run --seconds $(or $(SECONDS_OF_FUZZING),600)
@@ -47,10 +53,11 @@ bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
 bench-smoke: setup ## The same on little data: shows that they work, measures nothing
 	$(BIN)/python -m benchmarks.run --smoke --out $(or $(OUT),/dev/null)
 
-generate: $(ENVIRONMENT) ## Write the generated files anew
+generate: $(ENVIRONMENT) ## Write the generated files: meta-schema, reference pages
 	$(BIN)/python -m tidegate.contracts.document.metaschema > $(META).new && mv $(META).new $(META)
+	$(BIN)/python -m docs.generate
 
-lock: $(ENVIRONMENT) ## Resolve the dependencies anew
+lock: $(ENVIRONMENT) ## Resolve the dependencies again
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 LOCK_OPTIONS := --quiet --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header

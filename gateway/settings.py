@@ -21,8 +21,10 @@ class GatewaySettings(AccessSettings, AlertSettings, KafkaSettings):
         default=SecretStr("sqlite:///tidegate.db"),
         description="SQLAlchemy URL of the registry's database; it may hold a password.",
     )
-    host: str = "127.0.0.1"
-    port: int = Field(default=8081, ge=0, le=65535, description="0 takes a free port.")
+    host: str = Field(
+        default="127.0.0.1", description="Address to listen on; any but loopback needs access control."
+    )
+    port: int = Field(default=8081, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     bootstrap_servers: str | None = Field(
         default=None, description="Kafka brokers, needed to show refused records on the desk."
     )

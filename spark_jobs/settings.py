@@ -28,13 +28,17 @@ class SinkSettings(KafkaSettings):
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
     warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
-    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = "iceberg"
+    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = Field(
+        default="iceberg", description="Where accepted records go."
+    )
     postgresql_url: SecretStr | None = Field(
         default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
     )
-    spark_master: str = "local[*]"
+    spark_master: str = Field(
+        default="local[*]", description="Spark master; executors need the same version installed."
+    )
     spark_jars: Path | None = Field(default=None, description="Directory of the connector's jars.")
-    spark_driver_memory: str = "2g"
+    spark_driver_memory: str = Field(default="2g", description="Memory of the driver's Java process.")
     spark_executor_memory: str = Field(default="1g", description="Memory of each executor on a cluster.")
     spark_driver_host: str | None = Field(
         default=None, description="Address under which the executors of a cluster reach the driver."
@@ -48,7 +52,7 @@ class SinkSettings(KafkaSettings):
         le=65535,
         description="Port of block managers, the driver's too; left out, any.",
     )
-    spark_ui: bool = False
+    spark_ui: bool = Field(default=False, description="Whether Spark serves its own pages.")
     catalog_properties: dict[str, str] = Field(
         default_factory=dict,
         repr=False,  # they may hold secrets
@@ -98,7 +102,9 @@ class RegistrySettings(SinkSettings):
         default=None,
         description="Secret of at least 32 characters that makes the tokens of hashed fields; the same where tables are joined.",
     )
-    registry_timeout_seconds: float = Field(default=2.0, gt=0)
+    registry_timeout_seconds: float = Field(
+        default=2.0, gt=0, description="How long the job waits for an answer of the registry."
+    )
 
 
 class ReconcileSettings(RegistrySettings):
@@ -180,7 +186,9 @@ class JobSettings(RegistrySettings):
     restart_limit: int = Field(
         default=10, ge=0, description="Restarts in a row without a published batch before a stream gives up."
     )
-    restart_backoff_seconds: float = Field(default=1.0, gt=0)
+    restart_backoff_seconds: float = Field(
+        default=1.0, gt=0, description="Pause before the first restart; each later one takes twice as long."
+    )
     heartbeat_seconds: float = Field(
         default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
     )

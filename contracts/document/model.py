@@ -132,7 +132,7 @@ class Expectation(Part):
     type: str = Field(description="Name of the expectation.", examples=["expect_column_mean_to_be_between"])
     kwargs: Mapping[str, Any] = Field(default_factory=dict, description="Arguments of the expectation.")
     description: str | None = Field(
-        default=None, description="Why the expectation exists, shown to whoever meets a batch that is not so."
+        default=None, description="Why the expectation exists; shown beside a batch that does not meet it."
     )
     severity: Severity = Field(
         default=Severity.ERROR,

@@ -31,9 +31,7 @@ class BaseRule(Part):
     """What rules of every kind have."""
 
     id: RuleId
-    description: str | None = Field(
-        default=None, description="Why the rule exists, shown to whoever meets a refusal."
-    )
+    description: str | None = Field(default=None, description="Why the rule exists; shown beside a refusal.")
     severity: Severity = Field(
         default=Severity.ERROR,
         description="error: on_violation decides about the record; warning: it is written and counted.",

@@ -46,7 +46,7 @@ _DRAFTS: Final = {
 _ANNOTATING_FORMATS: Final = frozenset(
     {"int32", "int64", "float", "double", "byte", "binary", "password", "date-time-local", "duration", "uuid"}
 )
-"""Formats that are not asserted and are no mistake. Source: OpenAPI format registry; docs/contract-author.md."""
+"""Formats that are not asserted and are no mistake. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
 _EVERY_DRAFT: Final = frozenset().union(*KEYWORDS.values()) | _ANNOTATIONS
 
 

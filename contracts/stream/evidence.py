@@ -24,13 +24,19 @@ MAX_HEADER_BYTES = 8 * 1024
 """Largest value of one header: brokers bound the record, and the payload must still fit."""
 
 SOURCE_HEADER = "tidegate.source"
+"""Topic, partition and offset of the record in its source, as `topic/partition/offset`."""
 LEDGER_HEADER = "tidegate.ledger"
+"""Name of the ledger in which the record counts."""
 CONTRACT_HEADER = "tidegate.contract"
+"""Contract version that judged the record, as `id@version`."""
 RULES_HEADER = "tidegate.rules"
+"""Codes of the violations, with commas between them (quarantine only)."""
 VIOLATIONS_HEADER = "tidegate.violations"
+"""The violations as JSON (quarantine only)."""
 BATCH_HEADER = "tidegate.batch"
+"""Offset by partition at which the batch ends, when the whole batch was refused (quarantine only)."""
 OMITTED_HEADER = "tidegate.omitted"
-"""On a record that was set aside and whose bytes the quarantine topic does not hold: their sizes, the digest of the value."""
+"""Sizes in bytes and SHA-256 of a record that was set aside and is too large for the quarantine topic, as JSON."""
 
 SET_ASIDE = Violation(
     Stage.FRAME, "record.set-aside", "", Severity.ERROR, "was set aside by a person, and not judged"

@@ -98,7 +98,7 @@ class Findings(BaseModel):
             case Answer.UNPROVEN:
                 return (
                     f"cannot be proven: no fault shows, but the fate of {self.unverifiable:,} offsets cannot be shown; "
-                    "docs/operator.md says why"
+                    "docs/how-to/reconcile.md says why"
                 )
             case Answer.LOST if self.lost or self.twice or not self.surplus:
                 counts = f"lost {self.lost:,}, twice {self.twice:,}"

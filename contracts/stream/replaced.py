@@ -1,6 +1,6 @@
 """Which records of a table that is upserted into were replaced: the row of their key is newer. Pure values; no I/O.
 
-Newer is by event order (docs/exactly-once.md): within a source partition the higher offset, between partitions the later
+Newer is by event order (docs/explanation/exactly-once.md): within a source partition the higher offset, between partitions the later
 timestamp, then the higher partition. That order has no end where clocks contradict offsets, so of a key whose records come from
 several partitions an older row proves no loss.
 """

@@ -52,7 +52,7 @@ def audit() -> None:
     """Export the log of changes, or check its chain.
 
     Each entry holds the hash of the entry before it, so that none can be changed, left
-    out or put in unseen. Note the head that a check prints, where whoever runs the
+    out or put in unseen. Note the head that a check prints, where the owner of the
     database cannot change it: with it, a later check shows that no end was cut off.
     """
 
@@ -90,7 +90,7 @@ def verify(file: Export = None, *, head: Head = None, database_url: DatabaseUrl 
       tidegate audit verify
       tidegate audit verify audit.jsonl --head 5b0f3c5a...
 
-    Exit codes: 0 intact, 1 broken or cut off, 2 the file or the head is none, 3 the database does not serve.
+    Exit codes: 0 intact, 1 broken or cut off, 2 the file or the head is not valid, 3 the database does not serve.
     """
     if head is not None and not is_hash(head):
         raise SettingsError("--head takes the 64 hexadecimal digits that an earlier check printed")

@@ -29,7 +29,7 @@ Exit = Annotated[
 Report = Annotated[
     Path | None, typer.Option(dir_okay=False, help="Write the figures there, as JSON.", metavar="FILE")
 ]
-State = Annotated[Path, typer.Option(help="Folder of the demo, made anew at each start.")]
+State = Annotated[Path, typer.Option(help="Folder of the demo; each start empties it.")]
 Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="8081, or a free one", help="Port of registry and desk."),

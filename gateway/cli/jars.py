@@ -12,7 +12,7 @@ from tidegate.gateway.embedded.jars import LOCK_FILE, ensure_jars, relock
 
 Relock = Annotated[
     bool,
-    typer.Option("--relock", help="Resolve ivy.xml anew and write jars.lock (for who works on Tidegate)."),
+    typer.Option("--relock", help="Resolve ivy.xml again and write jars.lock (for contributors)."),
 ]
 
 

@@ -90,7 +90,7 @@ def judge(  # noqa: PLR0913 - one parameter for each option
 
     --reference compares each verdict on the schema with that of python-jsonschema,
     for JSON records without frames. A difference counts as a finding; patterns
-    and formats may differ for a reason (docs/verdicts.md).
+    and formats may differ for a reason (docs/explanation/verdicts.md).
 
     Examples:
       tidegate judge contract.yaml --data records.jsonl

@@ -41,8 +41,8 @@ KeyId = Annotated[
 def keys() -> None:
     """Make, list and revoke API keys of a registry.
 
-    They are kept in the registry's database, so that whoever can open it makes the
-    first one. Each change stands in the log of changes.
+    They are kept in the registry's database: a person who can open it makes the first
+    one. Each change is in the log of changes.
     """
 
 
@@ -57,7 +57,7 @@ def create(
 ) -> None:
     """Make a key and print its secret, once.
 
-    Only a hash of the secret is kept: whoever loses it makes a new key.
+    Only a hash of the secret is kept: make a new key if you lose it.
 
     Examples:
       tidegate keys create "platform team" --grant admin

@@ -19,9 +19,7 @@ _MOST_CHARACTERS = 500
 def pause(
     stream: Stream,
     *,
-    reason: Annotated[
-        str | None, typer.Option(help="A sentence for whoever finds the stream paused.")
-    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why, for those who find the stream paused.")] = None,
     registry: RegistryUrl = DEFAULT_URL,
 ) -> None:
     """Pause a stream from its next batch on.

@@ -38,7 +38,7 @@ Files = Annotated[
 State = Annotated[
     Path, typer.Option(help="Folder of topics, registry, tables and logs; it survives a restart.")
 ]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Remove what an earlier run kept, and start anew.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Remove what an earlier run kept, and start afresh.")]
 Port = Annotated[
     int | None,
     typer.Option(min=1, max=65535, show_default="8081, or a free one", help="Port of registry and desk."),

@@ -112,5 +112,5 @@ _TAGS = [
     {"name": "audit", "description": "Who did what: the log of changes, a chain of hashes."},
     {"name": "access", "description": "API keys: who may do what."},
     *confluent.TAGS,
-    {"name": "health", "description": "For whoever runs the process."},
+    {"name": "health", "description": "Liveness and readiness of the process."},
 ]

@@ -1,6 +1,6 @@
 """The sinks with a table: refused records in fenced Kafka transactions first, then rows and ledger in one table commit.
 
-The numbers in the comments are the steps of docs/exactly-once.md.
+The numbers in the comments are the steps of docs/explanation/exactly-once.md.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from tidegate.spark_jobs.worker.judge import reads_headers
 from tidegate.spark_jobs.worker.record_spool import divided
 
 TIMESTAMP_HEADER = "tidegate.timestamp"
-"""Milliseconds since 1970; only on a record of 1970-01-01T00:00:00.000 itself, which the client would stamp anew."""
+"""Timestamp of the record, on a record of 1970-01-01T00:00:00.000 only: the Kafka client would replace that one."""
 
 
 @dataclass(frozen=True, slots=True)

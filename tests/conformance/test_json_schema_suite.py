@@ -1,6 +1,6 @@
 """The official JSON-Schema-Test-Suite through the judge, in Spark's Python workers.
 
-Each schema is a contract; what cannot be one stands in docs/verdicts.md, section Conformance, and nothing else is
+Each schema is a contract; what cannot be one stands in docs/explanation/verdicts.md, section Conformance, and nothing else is
 left out. Only records go the quick way, and only values of a known type are decoded into typed rows. So a schema that
 holds no reference is judged again as a property of a record, and once more for each type of which it refuses a
 document, with that type said beside it: a document is then valid if the suite says so and it is of the type.
@@ -40,7 +40,7 @@ from tidegate.contracts.errors import ContractError, Problem
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Disposition, Stage
 
-PAGE = (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "verdicts.md").read_text(encoding="utf-8")
 REFERRING = {
     "$anchor",
     "$dynamicAnchor",

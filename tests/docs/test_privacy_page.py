@@ -18,7 +18,7 @@ from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.gateway.access.principal import Role
 from tidegate.gateway.streams.reveals import ACTION, ROLE
 
-PAGE = Path("docs/privacy.md").read_text("utf-8")
+PAGE = Path("docs/explanation/privacy.md").read_text("utf-8")
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")
 DATE = {"type": "string", "format": "date"}
 ADDRESS = {"type": "object", "properties": {"street": {"type": "string"}}}

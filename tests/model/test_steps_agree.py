@@ -1,4 +1,4 @@
-"""The steps have one name each: in the code, in the models and in docs/exactly-once.md, and the same order in all."""
+"""The steps have one name each: in the code, in the models and in docs/explanation/exactly-once.md, and the same order in all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.spark_jobs.sinks import staged as staged_sink
 from tidegate.spark_jobs.steps import Step
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "exactly-once.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
 STAGED, ONE_TRANSACTION = PAGE.split("## The steps, sinks with a table", 1)[1].split(
     "## The steps, Kafka sink", 1
 )

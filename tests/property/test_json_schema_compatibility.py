@@ -132,7 +132,7 @@ def test_the_containment_of_jsonschema_rs_is_asked_in_the_right_direction(
 
 
 def test_the_containment_of_jsonschema_rs_errs_about_numbers_that_no_double_holds() -> None:
-    """Where this fails, the library reads numbers as its validators do, and decision 115 may be looked at again."""
+    """Where this fails, the library reads numbers as its validators do, and the decision about the prover may be looked at again."""
     old, new = {"type": "number", "multipleOf": 1}, {"type": "integer"}
     (difference,) = includes(old, new, formats_asserted=True).differences
     assert difference.counterexample is not None

@@ -1,4 +1,4 @@
-"""The report as JSON, in a form of its own that only grows: docs/ci.md describes it."""
+"""The report as JSON, in a form of its own that only grows: docs/reference/check-reports.md describes it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ AT = "2026-07-01T12:00:00Z"
         ({}, "every offset has one fate"),
         (
             {"holds": False, "answer": "cannot-be-proven", "unverifiable": 1200},
-            "cannot be proven: no fault shows, but the fate of 1,200 offsets cannot be shown; docs/operator.md says why",
+            "cannot be proven: no fault shows, but the fate of 1,200 offsets cannot be shown; docs/how-to/reconcile.md says why",
         ),
         (
             {"holds": False, "answer": "lost", "lost": 1200, "twice": 1},

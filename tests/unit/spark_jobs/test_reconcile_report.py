@@ -60,5 +60,5 @@ def test_what_cannot_be_proven_is_not_said_to_hold() -> None:
     text = as_text(found)
     assert "            42  unverifiable\n" in text
     assert text.endswith(
-        "s: cannot be proven: no fault shows, but the fate of 42 offsets cannot be shown; docs/operator.md says why"
+        "s: cannot be proven: no fault shows, but the fate of 42 offsets cannot be shown; docs/how-to/reconcile.md says why"
     )

@@ -1,4 +1,4 @@
-"""What a record takes while it is judged, beside its length: the bound of docs/verdicts.md."""
+"""What a record takes while it is judged, beside its length: the bound of docs/explanation/verdicts.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs every row of every table of docs/verdicts.md."""
+"""Runs every row of every table of docs/explanation/verdicts.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.verdict import Disposition, Verdict
 
-PAGE = (Path(__file__).parents[4] / "docs" / "verdicts.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[4] / "docs" / "explanation" / "verdicts.md").read_text(encoding="utf-8")
 RULE_FIELDS = json.loads(PAGE.partition("schema is `")[2].partition("`")[0])
 
 

@@ -1,4 +1,4 @@
-"""The page for contract authors shows contracts and rules that compile."""
+"""The reference shows contracts, rules and expectations that compile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.yaml_source import read_yaml
 from tidegate.contracts.judge.plan import compile_plan
 
-PAGE = Path("docs/contract-author.md").read_text()
-WHOLE, RULES, EXPECTATIONS = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+REFERENCE = Path("docs/reference")
+PAGE = (REFERENCE / "contract-fields.md").read_text("utf-8")
+WHOLE, RULES, EXPECTATIONS = (
+    re.findall(r"```yaml\n(.*?)```", (REFERENCE / name).read_text("utf-8"), flags=re.DOTALL)[0]
+    for name in ("contract-fields.md", "rule-kinds.md", "expectations.md")
+)
 
 
 def _parse(text: str) -> LoadedContract:
