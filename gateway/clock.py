@@ -1,4 +1,4 @@
-"""The time of day, for whoever is not told another: of its own, so that a command need not load the gateway for it."""
+"""The time of day. In its own module so that a command can use it without loading the gateway."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
 
 
 def _engine(settings: SinkSettings) -> dict[str, str]:
-    # A local session talks to itself only; its ports are nobody else's business.
+    # A local session talks to itself only; its ports must not be reachable.
     local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
         **(local if is_local(settings) else _cluster(settings)),

@@ -16,7 +16,7 @@ _MAX_SHOWN: Final = 60
 class Change:
     """What a finding is made of.
 
-    `breaks` says in which directions the change breaks, unless it is none (`severity` then says what it is).
+    `breaks` says in which directions the change breaks, unless it breaks none (then `severity` says what it is).
     `fields` are the JSON Pointers of every place in a record that it concerns, "" for the whole record; none when it
     concerns no record.
     """

@@ -33,7 +33,7 @@ def compare(base: DataContract, candidate: DataContract, *, level: Compatibility
     direction that the level does not forbid is told as `info`, or as `warning` where it touches a consumer, with the
     same evidence. The same pair gives the same answer.
 
-    Raises ContractError for a schema that is none.
+    Raises ContractError for an invalid schema.
     """
     directions = directions_of(base.compatibility if level is None else level)
     judges = Judge(with_reference_sets(base)), Judge(with_reference_sets(candidate))

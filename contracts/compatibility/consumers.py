@@ -84,7 +84,7 @@ def unacknowledged(
 ) -> tuple[str, ...]:
     """Return the ids of the consumers that must still agree before a candidate of this version may replace the base.
 
-    Those are the ones that a breaking finding touches; a new major version needs nobody's word.
+    Those are the ones that a breaking finding touches; a new major version needs no agreement.
     """
     if major_of(version) > major_of(comparison.against):
         return ()

@@ -26,7 +26,7 @@ from tidegate.contracts.verdict import Violation
 
 _MAX_TRIED: Final = 40
 _MAX_MENDED: Final = 20
-"""So many examples are mended; where there are more differences than that, nobody looks at each."""
+"""Most examples that are mended; with more differences than that, the rest keep theirs."""
 
 Separates = Callable[[Any, str], bool]
 """Whether a record is one of the old schema, and refused by the new one at a place in that."""

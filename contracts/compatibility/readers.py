@@ -14,7 +14,7 @@ def compare_for(
 ) -> Comparison:
     """Compare two versions for those who are registered apart as well: they came and went with neither document.
 
-    Pointers of findings lead into both documents as they are written. Raises ContractError for a schema that is none.
+    Pointers of findings lead into both documents as they are written. Raises ContractError for an invalid schema.
     """
     found = compare(_with_consumers(base, apart), _with_consumers(candidate, apart), level=level)
     ends = len(candidate.consumers), len(base.consumers)

@@ -31,7 +31,7 @@ _ALTERING: Final = frozenset({"avro.promotion-rounds", "avro.enum-symbol-default
 def compare_schemas(base: Judge, candidate: Judge) -> Iterator[Change]:
     """Compare the schemas of two contracts, in both directions.
 
-    Raises ContractError for a schema that is none.
+    Raises ContractError for an invalid schema.
     """
     before, after = base.contract.schema_, candidate.contract.schema_
     if before == after:

@@ -77,7 +77,7 @@ def _nanoseconds(fraction: str | None) -> int | Fraction:
 
 
 def instant_text(text: str) -> str | None:
-    """Write a date-time in UTC and whole seconds, such as 1900-01-01T00:00:00Z; None for what is none, or has a fraction."""
+    """Write a date-time in UTC and whole seconds, such as 1900-01-01T00:00:00Z; None for other text, and for one with a fraction."""
     moment = instant_key(text)
     if not isinstance(moment, int) or moment % NANOSECONDS:
         return None

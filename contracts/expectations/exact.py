@@ -21,7 +21,7 @@ _CHUNK: Final = 1 << 16
 _INT64: Final = 2**63
 
 Number = int | Fraction | float
-"""An exact number; a float only for what is none: infinity or NaN."""
+"""An exact number; a float only for infinity and NaN."""
 
 
 def add(left: Number, right: Number) -> Number:

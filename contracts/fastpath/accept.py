@@ -51,7 +51,7 @@ class Block:
     """Some records in a row, beginning with record `start` of the batch.
 
     `text` is that of all accepted ones, and `also` has a list for each other value that is kept, None where a record is
-    not accepted. `others` are those that are not accepted, and of which nothing is known: position in the block, value,
+    not accepted. `others` are those that are not accepted, and whose verdict is unknown: position in the block, value,
     and whether its numbers need a look. `broken` are those that fit the schema and break rules: position, and the bit
     set of the rules. They are accepted as far as text and values go.
     """
@@ -179,7 +179,7 @@ def _each(values: list[bytes | None], start: int, at: Callable[[int], None]) -> 
 
 
 def _doubtful(part: pa.Array, values: list[bytes | None], may_change: list[bool]) -> Iterator[int]:
-    """Find the values of which the decoder may have seen less, or something else, than is there."""
+    """Find the values that the decoder may have read in part or changed."""
     offsets, data = byte_offsets(part), part.buffers()[2]
     if data is None:
         return

@@ -1,7 +1,7 @@
 """A JSON Schema of the same meaning whose bounds are quicker to check.
 
 jsonschema-rs compares with a bound such as 9999999.99 in exact fractions, which takes as long as the rest of an ordinary
-schema. Whoever is at most 9999999 is at most 9999999.99, and that is compared in integers: so `maximum: 9999999.99`
+schema. An integer of at most 9999999 is at most 9999999.99, and that is compared in integers: so `maximum: 9999999.99`
 becomes `anyOf: [maximum: 9999999, maximum: 9999999.99]`.
 """
 

@@ -154,7 +154,7 @@ class TooDeepError(Exception):
 
 
 def parse(definition: Any) -> AvroType:
-    """Parse a schema. Raises ContractError for what is none, with pointers into it, and TooDeepError."""
+    """Parse a schema. Raises ContractError for an invalid one, with pointers into it, and TooDeepError."""
     if depth_exceeds(definition):
         raise TooDeepError
     try:

@@ -173,7 +173,7 @@ class EnforcementPlan:
         return self._judging.record_of(pa.array([value], pa.large_binary()), self._header(header))
 
     def _header(self, header: bytes | None) -> pa.Array | None:
-        # Where nobody looks schemas up, nobody may have kept the headers.
+        # Where no schemas are looked up, the headers may not have been kept.
         is_known = header is not None or self.writers is not None
         return pa.array([header], pa.binary()) if is_known else None
 

@@ -1,6 +1,6 @@
 """Masks in Avro's binary encoding: what is masked is rewritten, all other bytes are copied as they came.
 
-The data stays what its writer's schema says, so that whoever reads the schema's id reads the record: a token needs a
+The data stays what its writer's schema says, so that a reader who knows the schema's id reads the record: a token needs a
 type with `string`, a redacted or dropped field one with `null`. Only blocks of arrays and maps that hold masked values
 are counted again.
 

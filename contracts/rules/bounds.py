@@ -90,7 +90,7 @@ def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[
 
 
 def _no_zone(order: Order) -> str:
-    return f"the field holds {order.name}, which have no zone: nobody knows how far from now they are"
+    return f"the field holds {order.name}, which have no time zone: how far they are from now is unknown"
 
 
 def _never(_: Any) -> bool:

@@ -133,7 +133,7 @@ def _is_broken(outcome: Outcome, *, fits: bool, unknown: bool) -> bool:
 
 
 def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
-    """Compile the expression with the library; None, and problems of the scope, where it is none for a rule."""
+    """Compile the expression with the library; None, and problems of the scope, where it cannot be a rule."""
     try:
         expression = _environment(names).compile(rule.expr)
     except RuntimeError as error:
@@ -187,7 +187,7 @@ def outcome_of(expression: str, variables: dict[str, Any]) -> Outcome | None:
 
 @lru_cache(maxsize=256)
 def _evaluator(expression: str, names: tuple[str, ...]) -> Callable[..., Any] | None:
-    """Compile an expression; None for what is none."""
+    """Compile an expression; None for text that does not compile."""
     try:
         evaluator: Callable[..., Any] = _environment(names).compile(expression).eval
     except RuntimeError:

@@ -66,10 +66,10 @@ class RecordPosition(BaseModel):
 
 
 class Trip(BaseModel):
-    """An error budget that was spent by one batch, of which nothing was written.
+    """An error budget that one batch spent; nothing of that batch was written.
 
     `id` is made by the job, once for each trip: who tells it again tells the same one. `records` and `refused` are those
-    of the budget's whole window, of which the batch is the last part. `rules` counts the batch alone.
+    of the budget's whole window, whose last part is the batch. `rules` counts the batch alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

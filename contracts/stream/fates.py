@@ -276,7 +276,7 @@ def _of_keys(
         shown_rowless = max(0, stale + without_row - slack) - shown
         unsure = stale + without_row - shown - shown_rowless
         if not each.hidden and not each.forgotten and not each.given_up and shown < missing_quarantined:
-            # They are among the records of which the key says nothing, or in place of a row that nobody misses.
+            # They are among the records whose key says nothing, or replace a row that is not missing.
             doubtful = max(0, doubtful - (missing_quarantined - shown))
             shown = missing_quarantined
         lost += shown

@@ -268,7 +268,7 @@ def require_contiguous(ledger_end: Vector, start: Vector) -> None:
 class BatchRefusal:
     """A batch that was refused as a whole: where it ends, and what every accepted record of it violates then.
 
-    That the batch is over at `end` makes the outcome the same for whoever has to finish it.
+    The batch is over at `end`: so any instance that finishes it gets the same outcome.
     """
 
     end: Vector

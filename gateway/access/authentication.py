@@ -102,6 +102,4 @@ def read_basic(value: str) -> Credentials | None:
 
 
 def _refusal() -> Unauthenticated:
-    return Unauthenticated(
-        "the credentials are of nobody who may ask here: they are wrong, expired or revoked", CHALLENGE
-    )
+    return Unauthenticated("the credentials are not accepted: they are wrong, expired or revoked", CHALLENGE)

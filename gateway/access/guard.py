@@ -85,7 +85,7 @@ class AccessGuard:
                 raise
             self._count(principal.name)
             return principal
-        if not path.startswith(_HEALTH):  # whoever watches the process is never told to wait
+        if not path.startswith(_HEALTH):  # a probe of the process is never told to wait
             self._count(f"address:{_address(request)}")
         return principal
 

@@ -31,7 +31,7 @@ class IssuerKeys:
     """The key set, read again when it is an hour old or a token names a key that it does not hold.
 
     Between two looks lie at least thirty seconds, whatever tokens come. When a look fails, the keys that are held go
-    on serving; without any, `current` raises Unavailable: an outage of the issuer is nobody's wrong password.
+    on serving; without any, `current` raises Unavailable: an outage of the issuer must not look like a wrong password.
     """
 
     def __init__(self, read: Read, clock: Callable[[], float] = monotonic) -> None:

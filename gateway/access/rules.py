@@ -57,7 +57,7 @@ NATIVE: Mapping[tuple[str, str], Rule] = {
     ("DELETE", f"{_CONTRACT}/versions/{{version}}"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/undelete"): _ADMIN_CONTRACT,
     ("POST", f"{_CONTRACT}/versions/{{version}}/judge"): _VIEW_CONTRACT,  # keeps nothing
-    ("POST", "/api/v1/contracts/check"): _PRODUCE,  # for whoever may publish it
+    ("POST", "/api/v1/contracts/check"): _PRODUCE,  # for principals that may publish it
     ("GET", f"{_CONTRACT}/consumers"): _VIEW_CONTRACT,
     ("PUT", f"{_CONTRACT}/consumers/{{consumer_id}}"): _PRODUCE_CONTRACT,  # to change one: approver
     ("DELETE", f"{_CONTRACT}/consumers/{{consumer_id}}"): _APPROVE_CONTRACT,

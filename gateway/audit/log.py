@@ -41,5 +41,5 @@ class AuditLog:
         return self.read(lambda entries: check(entries, known_head))
 
     def read(self, consume: Callable[[Iterator[AuditEntry]], T]) -> T:
-        """Return every entry to `consume`, oldest first: one state of the log, of which some is in memory at a time."""
+        """Return every entry to `consume`, oldest first: one state of the log, a part of it in memory at a time."""
         return self._database.read(lambda stores: consume(stores.audit.entries()))

@@ -112,7 +112,7 @@ def _show(report: ChainReport, known_head: str | None) -> None:
     elif not report.has_known_head:
         err.print(
             f"the chain of {report.entries} entries is whole, but none of them has the hash {known_head}: the end was "
-            "cut off, or the log was written anew"
+            "cut off, or the log was written again from its start"
         )
     else:
         out.print(f"{report.entries} entries, intact, head {report.head}")

@@ -53,7 +53,7 @@ def list_consumers(contract: ContractId, *, as_json: AsJson = False, registry: R
         typer.echo(_line(one))
     for version in versions:
         if version.read_by is not None:
-            readers = ", ".join(version.read_by) or "nobody who is registered"
+            readers = ", ".join(version.read_by) or "no registered consumer"
             typer.echo(f"{version.version} is {version.status} and still read by {readers}")
 
 
@@ -170,9 +170,9 @@ def _show(change: ChangeInfo) -> None:
         typer.echo(f"{change.contract} {change.version} breaks nothing ({change.level.value})")
         return
     typer.echo(f"affected: {', '.join(change.affected) or 'no registered consumer'}")
-    typer.echo(f"not affected: {', '.join(change.unaffected) or 'nobody'}")
+    typer.echo(f"not affected: {', '.join(change.unaffected) or 'none'}")
     if change.is_new_major:
-        typer.echo(f"{change.version} is a new major version, which needs nobody's word")
+        typer.echo(f"{change.version} is a new major version, which needs no agreement")
     elif change.is_publishable:
         typer.echo("everybody who is affected agreed")
     else:

@@ -1,4 +1,4 @@
-"""`tidegate keys`: API keys, made and revoked by whoever can open the registry's database."""
+"""`tidegate keys`: create and revoke API keys, in the registry's database."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def registry_database(url: str) -> Iterator[Database]:
 
 
 def operator() -> str:
-    """Name who runs the command, for the audit log: whoever can open the database needs no key."""
+    """Name the user who runs the command, for the audit log; a user who can open the database needs no key."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError) as error:

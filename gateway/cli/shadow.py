@@ -103,7 +103,7 @@ def _changes(found: dict[str, Any]) -> Iterator[str]:
     if change["unacknowledged"]:
         yield f"have still to agree: {', '.join(change['unacknowledged'])}"
     if change["needs_break_acknowledged"]:
-        yield "it breaks what is enforced, and nobody has said that it may"
+        yield "it breaks the enforced version, and the break was not acknowledged"
 
 
 def _findings(findings: ShadowFindings) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Enforced:
-    """A contract of which a version is enforced, and its topic."""
+    """A contract with an enforced version, and its topic."""
 
     contract_id: str
     topic: str

@@ -44,7 +44,7 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # Nobody else will join: the first consumer need not wait for others.
+    # No other consumer will join: the first one need not wait.
     "group.initial.rebalance.delay.ms": "0",
     # Records keep the time at which they happened, years ago too: age must not delete them.
     "log.retention.ms": "-1",
@@ -206,7 +206,7 @@ class Broker:
                 )
         match = _CLUSTER_ID.search(properties.read_text())
         if match is None:
-            raise SettingsError(f"{properties} names no cluster: start anew with --fresh")
+            raise SettingsError(f"{properties} names no cluster: start from scratch with --fresh")
         return match["id"]
 
     def _java_command(self, options: tuple[str, ...], main_class: str, *arguments: str) -> list[str]:

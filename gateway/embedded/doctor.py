@@ -67,7 +67,7 @@ def _python() -> Finding:
     oldest, newest = _PYTHONS
     if oldest <= sys.version_info[:2] <= newest:
         return Finding("python", found)
-    return Finding("python", found, "install Python 3.11, 3.12 or 3.13, and make the environment anew")
+    return Finding("python", found, "install Python 3.11, 3.12 or 3.13, and create the environment again")
 
 
 def _pyspark() -> Finding:
@@ -109,7 +109,7 @@ def _jars() -> Finding:
         return Finding("jars", f"not installed in {cache.folder.parent}", "install them: tidegate jars")
     damage = cache.damage()
     if damage:
-        return Finding("jars", "; ".join(damage), "install them anew: tidegate jars")
+        return Finding("jars", "; ".join(damage), "install them again: tidegate jars")
     return Finding("jars", f"{len(cache.lock)} verified in {cache.folder}")
 
 

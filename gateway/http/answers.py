@@ -1,4 +1,4 @@
-"""How the guard's refusals look to whoever asked: a problem document, a page of the desk, a Confluent error."""
+"""Answers to requests that the guard refuses: a problem document, a page of the desk, a Confluent error."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def permit(request: Request) -> None:
     template = request.scope["route"].path
     rule = rule_of(request.method, template)
     if rule is None:
-        raise Forbidden(f"nobody decided who may {request.method} {template}, so nobody may")
+        raise Forbidden(f"no access rule covers {request.method} {template}, so it is refused")
     await permit_rule(request, principal, rule, request.path_params)
 
 

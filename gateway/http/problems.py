@@ -159,7 +159,7 @@ def _described(status: int, example: dict[str, Any]) -> dict[str, Any]:
 
 _DETAILS = {
     400: "the body is no JSON; records that are none are sent as value_base64",
-    401: "the credentials are of nobody who may ask here: they are wrong, expired or revoked",
+    401: "the credentials are not accepted: they are wrong, expired or revoked",
     403: "this needs the role admin of every subject; key:3f9c2a71b0de has viewer:hospital.",
     404: "hospital.admissions has no version 9.9.9; the highest is 1.2.0",
     409: "the topic hospital.admissions is governed by the contract hospital.admissions; "

@@ -212,7 +212,7 @@ def _require_approval(stores: Stores, wanted: Proposal, by: Principal, at: datet
 
 
 def _propose(stores: Stores, proposal: Proposal) -> None:
-    """Keep a proposal once: it stays that of whoever made it first."""
+    """Keep a proposal once: its first author stays its author."""
     if stores.proposals.find(proposal.contract_id, proposal.base, proposal.candidate) is not None:
         return
     stores.proposals.put(proposal)
@@ -235,7 +235,7 @@ def _decided(stores: Stores, contract_id: str, candidate: str, by: Principal) ->
     found = next((each for each in _current(stores, contract_id) if each.candidate == candidate), None)
     if found is None:
         raise NotFoundError(
-            f"nobody proposed the candidate {candidate} against the version of {contract_id} that is enforced now; have "
+            f"no proposal exists of the candidate {candidate} against the version of {contract_id} that is enforced now; have "
             "its author publish it again"
         )
     subject = subject_of_contract(stores, contract_id)

@@ -87,7 +87,7 @@ class Associations:
         registration may raise.
         """
         if not request.associations:
-            raise invalid_association("associations", "there is none in the request")
+            raise invalid_association("associations", "the request has none")
         wanted = tuple((info, self._stored(request, info)) for info in request.associations)
         if is_dry and any(info.schema_ is not None for info, _ in wanted):
             told = "a schema is not registered to try it; ask POST /compatibility about it, and leave it out here"

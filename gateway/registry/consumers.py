@@ -237,7 +237,7 @@ def _draft(stores: Stores, contract_id: str, version: str) -> str:
     found = find_alive(stores, contract_id, version)
     if found.status != Status.DRAFT:
         raise ConflictError(
-            f"{contract_id} {version} is {found.status}, and nobody has to agree to it; name a draft, or a candidate by "
+            f"{contract_id} {version} is {found.status} and needs no agreement; name a draft, or a candidate by "
             "its fingerprint"
         )
     return found.fingerprint

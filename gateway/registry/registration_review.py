@@ -57,7 +57,7 @@ class Governance:
 def governance(stores: Stores, subject: str, line: Line | None, config: Config) -> Governance | None:
     """Find the promise that a registration is held to; None where only schemas are compared.
 
-    That is a subject of which no one published a contract document and whose consumers no one registered, the level
+    That is a subject without a published contract document and without registered consumers, the level
     NONE, and a registration that begins a new major version.
     """
     level = config.level or DEFAULT_LEVEL

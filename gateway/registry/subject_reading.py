@@ -147,7 +147,7 @@ class SubjectReader:
         return self._database.read(work)
 
     def subjects_of(self, schema: StoredSchema) -> tuple[str, ...]:
-        """List the subjects that have a schema, soft-deleted versions included: whoever sees one may see it."""
+        """List the subjects that have a schema, soft-deleted versions included: visible to those who see one of the subjects."""
         found = self._database.read(lambda stores: stores.subjects.of_schema(schema, Deleted.SHOWN))
         return tuple(dict.fromkeys(subject for subject, _ in found))
 

@@ -1,4 +1,4 @@
-"""Where it is kept who rebuilt the ledger of which stream, and what was given up for it."""
+"""Store who rebuilt the ledger of a stream, and what was given up for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AdoptionStore:
         self._session = session
 
     def find(self, wanted: str) -> KeptAdoption | None:
-        """Return the adoption of that id, of whatever stream; None when there is none."""
+        """Return the adoption of that id, of any stream; None when there is none."""
         row = self._session.scalar(select(AdoptionRow).where(AdoptionRow.id == wanted))
         return None if row is None else _kept(row)
 

@@ -51,7 +51,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What stands in an export where an entry should; `reason` says why it is none."""
+    """What stands in an export where an entry should; `reason` says what is wrong with it."""
 
     reason: str
 

@@ -13,7 +13,7 @@ from tidegate.contracts.document.model import Consumer
 from tidegate.gateway.storage.ordering import ByCodePoint
 from tidegate.gateway.storage.tables import Instant, Table, fields_of
 
-_NOBODY = ""  # no consumer has this id: the agreement to a break that touches nobody who is registered
+_NOBODY = ""  # no consumer has this id: the agreement to a break that touches no registered consumer
 
 
 class ConsumerRow(Table):
@@ -56,7 +56,7 @@ class Acknowledgement:
     """The agreement of a consumer to one candidate, by the candidate's fingerprint.
 
     `consumer` is None for the agreement to a break that touches no registered consumer. `agreed_by` is the person who
-    agreed, as whoever noted it says; `who` the principal that noted it.
+    agreed, in the words of the person who noted it; `who` the principal that noted it.
     """
 
     contract_id: str

@@ -1,4 +1,4 @@
-"""Where it is kept who asked for a reconciliation of which stream, and what was found."""
+"""Store who asked for a reconciliation of a stream, and what was found."""
 
 from __future__ import annotations
 

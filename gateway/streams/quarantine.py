@@ -1,6 +1,6 @@
 """Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time.
 
-Which topic is read follows from the stream's contract. Other records in it are never given out: whoever writes to the
+Which topic is read follows from the stream's contract. Other records in it are never given out: a producer that writes to the
 topic could otherwise place them on the page of somebody who may not read them where they came from.
 """
 

@@ -95,7 +95,7 @@ class Reconciliations:
             told_by(stores, stream, by)
             found = stores.reconciliations.find(stream, request)
             if found is None:
-                raise NotFoundError(f"nobody asked for a reconciliation {request} of {stream}")
+                raise NotFoundError(f"no reconciliation {request} of {stream} was requested")
             if not found.is_open:
                 return False
             stores.reconciliations.answer(request, result)

@@ -21,7 +21,7 @@ from tidegate.gateway.streams.controls import require_own, require_same, told_by
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
 _PRUNED_AT_ONCE = 100
-"""Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that nobody waits."""
+"""Old reports that are deleted when one arrives: more than one, so that a backlog shrinks; few, so that no request waits long."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -145,7 +145,7 @@ class ReportBook:
                 return False
             raise ConflictError(
                 f"batch {report.epoch}/{report.n} of {report.stream} was reported with other offsets, and the first "
-                "report stands; a ledger that was made anew needs a registry that has not seen the old one"
+                "report stands; a ledger that was created again needs a registry that has not seen the old one"
             )
         keep_from = None
         if (reach := stores.reports.reach(report.stream)) is not None:

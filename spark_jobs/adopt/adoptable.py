@@ -175,7 +175,7 @@ class AdoptableTopic:
             if found.ledger == self.own_ledger
         )
 
-    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - whoever initialises slot 0 last is the newest
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the instance that initialises slot 0 last is the newest
         """Return 0: records do not name their epoch."""
         return 0
 

@@ -69,10 +69,10 @@ class AlwaysRunning:
         """Know of no earlier batch."""
 
     def trip(self, trip: Trip) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
     def tell(self, kind: EventKind, message: str | None = None) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
 class RegistryControl:

@@ -228,7 +228,7 @@ class StreamAttempt:
         query.stop()
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
-        """Take a batch from Spark. Never raises: a traceback through Spark helps nobody, and its log is not trusted.
+        """Take a batch from Spark. Never raises: a traceback through Spark is of no help, and its log is not trusted.
 
         After a failure or a stop, batches that Spark still begins are let pass untouched: the next attempt starts
         from the ledger.

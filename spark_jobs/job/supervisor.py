@@ -128,7 +128,7 @@ class StreamThread(InheritableThread):
     def _sit_out(self, paused: StreamPaused) -> int | None:
         """Wait until somebody resumes the stream; a pause is no failure."""
         log.warning("stream_paused", stream=self.contract_id, reason=_brief(paused))
-        self.running.set()  # it is as far as it can be: whoever waits for the job to be ready need not wait for a person
+        self.running.set()  # it is as far as it can be: a check for readiness must not wait for a person
         try:
             self._control.await_resumed()
         except StreamStopped as error:

@@ -59,6 +59,6 @@ def _without_them(ledger: Ledger, partition: int, first: int) -> str:
 
 def _recreated(topic: str) -> str:
     return (
-        f"topic {topic} was deleted and made anew: its offsets say nothing about the ledger's. Give the new topic a new "
+        f"topic {topic} was deleted and created again: its offsets say nothing about the ledger's. Give the new topic a new "
         "contract id (or a new table) and start again"
     )

@@ -263,7 +263,7 @@ def _reconcile(kafka: KafkaConnection, outputs: Outputs) -> Reconciliation:
     identity = topics.identity(ledger.topic)
     if identity is None or identity[0] != ledger.topic_id:
         raise StreamStopped(
-            f"topic {ledger.topic} was deleted or made anew since: its offsets say nothing about the ledger's"
+            f"topic {ledger.topic} was deleted or created again since: its offsets say nothing about the ledger's"
         )
     source, written = Positions(), outputs.written
     keys = outputs.keys if ledger.totals.superseded or ledger.totals.deleted else None

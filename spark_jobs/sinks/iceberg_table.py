@@ -274,7 +274,7 @@ class LedgerTable:
             self.delete_files(files)
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Delete data files that no snapshot names; one that stays behind harms nobody."""
+        """Delete data files that no snapshot names; one that stays behind does no harm."""
         io = self._load().io()
         for name in files:
             try:

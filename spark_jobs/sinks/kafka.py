@@ -177,7 +177,7 @@ class KafkaSink:
         self._producer = None
 
     def judge(self, batch: MicroBatch) -> JudgedRecords:
-        """Judge the rows that are not settled; the accepted ones are held where whoever writes them finds them."""
+        """Judge the rows that are not settled; the accepted ones are kept for the writer."""
         settled, spool = self._settled.within(batch.start, batch.end), self._spool
         if self._tasks:
             return self._judge_for_tasks(batch, settled)

@@ -104,7 +104,7 @@ def require_key(table: str, found: str | None, key: tuple[str, ...], *, has_rows
     if found is not None and json.loads(found) != [*key]:
         raise StreamStopped(
             f"{table}: its primary key is {json.loads(found)}, the contract's {[*key]}; give the contract another id, or "
-            "merge the table's rows anew and alter its property " + PRIMARY_KEY_PROPERTY
+            "merge the table's rows again and alter its property " + PRIMARY_KEY_PROPERTY
         )
 
 

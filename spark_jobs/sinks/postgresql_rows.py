@@ -38,7 +38,7 @@ PROVENANCE: Final = pa.schema(
 _ESCAPES: Final = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NOTHING, _TAB, _END_OF_LINE = (pa.scalar(text, pa.large_string()) for text in ("", "\t", "\n"))
 _OPTIONS: Final = (
-    # A worker that was stopped in its transaction holds nobody up for long.
+    # A worker that was stopped in its transaction blocks others only for a short time.
     "-c idle_in_transaction_session_timeout=60s -c lock_timeout=60s -c client_encoding=UTF8 -c timezone=UTC"
 )
 

@@ -232,7 +232,7 @@ class PostgresqlTable:
         except Fenced:
             raise
         except (Unavailable, StreamStopped):
-            # The outcome may be unknown; the ledger says what it was. And whoever was fenced finds his staged rows gone.
+            # The outcome may be unknown; the ledger says what it was. And a fenced instance finds its staged rows gone.
             found = self.read()
             if found == landed:
                 return landed
@@ -313,7 +313,7 @@ class PostgresqlTable:
                 addition = sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(self._table, definition(field))
                 connection.execute(addition)
             elif is_wider(sql_type(field.type), found):
-                # Our own words; the server writes the table anew, and holds it for as long as that takes.
+                # Our own words; the server rewrites the table, and locks it meanwhile.
                 change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE " + sql_type(field.type))
                 connection.execute(change.format(self._table, sql.Identifier(field.name)))
             elif found != sql_type(field.type):

@@ -39,7 +39,7 @@ def settled_in(
     `end` is the watermark of a moment at which no earlier instance could commit any more. Raises StreamStopped when
     records were deleted that would have to be known, Unavailable.
     """
-    # Begins beyond the end only if the topic was made anew: then all of it is looked at.
+    # Begins beyond the end only if the topic was created again: then all of it is read.
     start = {
         partition: begin if begin <= end.get(partition, 0) else 0
         for partition, begin in ledger.scan_from.get(topic, {}).items()

@@ -16,7 +16,7 @@ from tidegate.spark_jobs.worker.data_files import RowTarget
 class LedgerStore(Protocol):
     """One table with its ledger. The names that it gives and takes are those of parts that workers have written.
 
-    A part that nothing was published from is invisible; it may stay behind after a crash, and harms nobody.
+    A part that nothing was published from is invisible; it may stay behind after a crash, and does no harm.
     """
 
     kind: str

@@ -120,7 +120,7 @@ class Differences:
     def add(
         self, positions: pa.RecordBatch | pa.Table, active: pa.StructArray, shadow: pa.StructArray, look: Look
     ) -> None:
-        """Compare the verdicts of some records, of which `positions` has the columns partition and offset. Never raises.
+        """Compare the verdicts of some records; `positions` has their columns partition and offset. Never raises.
 
         `active` begins with the fields of VERDICT_TYPE, `shadow` is SHADOW_TYPE.
         """

@@ -3,7 +3,7 @@
 The tasks that judge a batch pack what they accept, and Spark keeps that until the whole batch is decided; then tasks
 write it. A slot is a transactional.id, and the task of partition i takes slot i + 1 (0 is the driver's). Its producer is kept
 in the worker that has used it; where a task comes to another worker, that one fences the slot and takes it over. A
-zombie's task may do so too, long after another instance has fenced its slots: so whoever has fenced looks at the
+zombie's task may do so too, long after another instance has fenced its slots: so the instance that fenced it looks at the
 ledger before the first record. If it did so before the claim, the claim's owner has fenced it since.
 """
 
@@ -87,7 +87,7 @@ class _Slot:
         return rows.filter(pa.array([place not in self.written for place in places], pa.bool_()))
 
     def keep(self, turn: int) -> None:
-        """Keep the producer for a later batch. After an error it is not kept: whoever fences the slot aborts what is open."""
+        """Keep the producer for a later batch. After an error it is not kept: the instance that fences the slot aborts what is open."""
         self.turn, self.written = turn, frozenset()
         _kept[self.id] = self
 

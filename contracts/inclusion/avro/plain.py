@@ -11,7 +11,7 @@ _INTEGERS: Final = {"int": 2**31, "long": 2**63}
 
 
 class NoDatumError(ValueError):
-    """A value that is none of a type."""
+    """A value that does not belong to its type."""
 
 
 def plain_of(datum: Datum) -> Any:

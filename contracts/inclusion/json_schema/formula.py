@@ -57,7 +57,7 @@ class Formula:
 
     @cached_property
     def judge(self) -> JsonSchemaFormat:
-        """What judges records. Raises ContractError for a schema that is none."""
+        """What judges records. Raises ContractError for an invalid schema."""
         formats = "assert" if self.formats_asserted else "annotate"
         return JsonSchemaFormat(
             JsonSchema.model_validate({"type": "json-schema", "definition": self.schema, "formats": formats})

@@ -1,4 +1,4 @@
-"""What a difference is in words: what the earlier schema said and what the later one says, whoever is in trouble.
+"""What a difference is in words: what the earlier schema said and what the later one says, whichever side it breaks.
 
 Documents of the new schema that the old one is asked to accept are told from the earlier schema to the later one too: a
 maximum that was raised was raised, and it is the readers of the earlier schema who meet larger numbers.

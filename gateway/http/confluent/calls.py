@@ -96,7 +96,7 @@ class Call:
 
     @property
     def page(self) -> Page:
-        """The part of a list that is asked for; a limit below 1 is none."""
+        """The part of a list that is asked for; a limit below 1 means no limit."""
         limit = self.number("limit", -1)
         return Page(max(0, self.number("offset", 0)), limit if limit > 0 else None)
 

@@ -55,7 +55,7 @@ _BODY_METHODS = frozenset({"POST", "PUT"})
 
 @dataclass(frozen=True, slots=True)
 class _KeptAnswer:
-    """An answer that never changes, ready to be sent, and the subjects of which one must be visible."""
+    """An answer that never changes, ready to be sent, and the subjects; one of them must be visible."""
 
     start: dict[str, Any]
     body: dict[str, Any]
@@ -134,7 +134,7 @@ class ConfluentFace:
         except TidegateError as error:
             await self._refusal(request, error)(scope, receive, send)
             return
-        except Exception as error:  # noqa: BLE001 - what nobody expected, in the form that the client reads
+        except Exception as error:  # noqa: BLE001 - an unexpected error, in the form that the client reads
             _log.exception("request_crashed", path=request.url.path, method=request.method, exc_info=error)
             await _error(500, 500, "the registry's log says more")(scope, receive, send)
             return

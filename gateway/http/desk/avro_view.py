@@ -41,7 +41,7 @@ def decoded_json(
         schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
         stream = io.BytesIO(payload)
         value = fastavro.schemaless_reader(stream, *schemas)
-        # What goes on was written with another schema, or is no Avro: nobody knows what stands where.
+        # What goes on was written with another schema, or is no Avro: the layout is unknown.
         if stream.read(1):
             return None
         return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -144,7 +144,7 @@ class ChangeInfo(BaseModel):
     acknowledged: tuple[str, ...] = Field(description="Consumers that agreed to this candidate.")
     unacknowledged: tuple[str, ...] = Field(description="Consumers that have still to agree.")
     needs_break_acknowledged: bool = Field(
-        description="It breaks, no registered consumer is affected, and nobody has said that it may."
+        description="It breaks, no registered consumer is affected, and the break was not acknowledged."
     )
     comparisons: tuple[ComparisonInfo, ...] = Field(
         description="The newest version first; none for a first version."

@@ -1,4 +1,4 @@
-"""Adoptions over HTTP: written down before a ledger is rebuilt, and shown to whoever asks what was given up."""
+"""Adoptions over HTTP: recorded before a ledger is rebuilt, and listed with what was given up."""
 
 from __future__ import annotations
 

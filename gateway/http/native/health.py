@@ -1,4 +1,4 @@
-"""Liveness and readiness, for whoever runs the process."""
+"""Liveness and readiness, for operators of the process."""
 
 from __future__ import annotations
 

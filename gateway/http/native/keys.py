@@ -112,7 +112,7 @@ def create_key(
     principal: PrincipalDep,
     response: Response,
 ) -> NewKeyInfo:
-    """Make a key. Only a hash of its secret is kept: whoever loses the secret makes a new key."""
+    """Make a key. Only a hash of its secret is kept. If you lose the secret, make a new key."""
     try:
         grants = read_grants(wanted.grants)
         made = factory.keys().create(wanted.name, grants, principal.name, wanted.expires_at)

@@ -69,7 +69,7 @@ class _Envelope:
         found: list[bytes | None] | None = None
         for key in self._members(""):
             if key != "records" or found is not None:
-                # A name that is none of ours may be a value of a record: it is not repeated.
+                # An unknown name may be a value of a record: it is not repeated.
                 _refuse("/records" if key == "records" else "", "the body has one member, records")
             found = self._elements()
         if self._peek():

@@ -54,7 +54,7 @@ _EVENT: dict[str, Any] = {
     "stream": "hospital.admissions",
     "kind": "stopped",
     "at": "2026-07-01T12:00:02Z",
-    "message": "topic hospital.admissions was deleted and made anew",
+    "message": "topic hospital.admissions was deleted and created again",
 }
 
 _ASKED: dict[str, Any] = {"reconciliation": REQUEST}
@@ -76,7 +76,7 @@ class PauseRequest(BaseModel):
         default=None,
         min_length=1,
         max_length=500,
-        description="A sentence for whoever finds the stream paused.",
+        description="Why the stream is paused; people who find it paused see this.",
     )
 
 

@@ -97,7 +97,7 @@ class _Json:
         for keyword in ("anyOf", "oneOf"):
             if any("properties" in branch for branch in _listed(schema, keyword) if isinstance(branch, dict)):
                 self._fields.left_out[join(path) or "/"] = (
-                    f"has fields under {keyword}, of which a record has some"
+                    f"has fields under {keyword}, and a record has only some of them"
                 )
         for branch in _listed(schema, "allOf"):
             self.walk(branch, path, name, depth + 1)

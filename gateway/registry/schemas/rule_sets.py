@@ -38,7 +38,7 @@ def _check(rule: Rule) -> None:
         )
     if rule.type not in RULE_TYPES:
         raise invalid_rule_set(
-            f"the rule '{rule.name}' has the type '{rule.type}', which nobody would run; the types are "
+            f"the rule '{rule.name}' has the type '{rule.type}', which no client runs; the types are "
             f"{', '.join(RULE_TYPES)}"
         )
     for member, action in (("onSuccess", rule.on_success), ("onFailure", rule.on_failure)):

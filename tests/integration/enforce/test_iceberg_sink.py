@@ -247,7 +247,7 @@ def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
     stolen = line.ledger().model_copy(update={"topic_id": "another"})
     table = LedgerTable(line.spark, table_name(line.contract_id))
     assert table.publish(table.stage([]), line.ledger(), stolen)
-    with pytest.raises(StreamStopped, match="was deleted and made anew"):
+    with pytest.raises(StreamStopped, match="was deleted and created again"):
         line.enforce()
 
 

@@ -184,7 +184,7 @@ def test_a_topic_made_anew_stops_the_stream(either: Line) -> None:
     with pytest.raises(StreamStopped) as stopped:
         line.enforce()
     assert str(stopped.value) == (
-        f"topic {line.topic} was deleted and made anew: its offsets say nothing about the ledger's. Give the new topic a "
+        f"topic {line.topic} was deleted and created again: its offsets say nothing about the ledger's. Give the new topic a "
         "new contract id (or a new table) and start again"
     )
     assert outputs(line) == (4, 0)
@@ -203,7 +203,7 @@ def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> N
             make_anew(line)
             line.produce(*(row(2 * n, 999) for n in range(8)))
 
-    with pytest.raises(StreamStopped, match="was deleted and made anew"):
+    with pytest.raises(StreamStopped, match="was deleted and created again"):
         line.enforce(remake_after_first, max_offsets=2)
     assert outputs(line) == (2, 0)
 

@@ -87,7 +87,7 @@ def test_a_new_major_version_and_a_break_that_touches_nobody(tidegate: Run, publ
     major = tidegate("consumers", "blocks", published)
     assert (major.returncode, major.stdout.splitlines()[-1]) == (
         0,
-        b"2.0.0 is a new major version, which needs nobody's word",
+        b"2.0.0 is a new major version, which needs no agreement",
     )
     tidegate("consumers", "remove", ID, "aged")
     published.write_text(published.read_text().replace("2.0.0", "1.3.0"))

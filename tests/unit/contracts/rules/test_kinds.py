@@ -20,13 +20,14 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import BaseRule, Rule
 from tidegate.contracts.document.terms import Pointer
 from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.fastpath.program import Program
+from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.rules.compile import compile_rules
 from tidegate.contracts.rules.compiled import Built
 from tidegate.contracts.rules.kinds.registry import KINDS
-from tidegate.contracts.rules.program import Program
 from tidegate.contracts.rules.refused_sets import Listed
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, RuleKind, Values, check_of_field
 from tidegate.contracts.rules.scope import Scope
@@ -202,7 +203,8 @@ SAMPLES: dict[str, dict[str, Any]] = {
 def test_the_kinds_with_a_test_of_their_own_on_the_fast_path() -> None:
     fast = set()
     for kind, sample in SAMPLES.items():
-        rules = compile_rules(contract_of({"kind": kind, **sample}), JsonFields(SCHEMA))
+        fields = JsonFields(SCHEMA)
+        rules = FastRules(compile_rules(contract_of({"kind": kind, **sample}), fields), fields)
         tests = rules.write_tests(Program())
         if rules.lowered or not tests["rule-0"].startswith("not "):
             fast.add(kind)

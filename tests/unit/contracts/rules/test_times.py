@@ -256,8 +256,8 @@ def test_times_without_a_zone_lie_in_a_range() -> None:
 @pytest.mark.parametrize(
     ("rule", "place", "message"),
     [
-        ({"kind": "range", "field": "/here", "not_after": "now"}, "/not_after", "the field holds local times, which have no zone: nobody knows how far from now they are"),
-        ({"kind": "freshness", "field": "/here", "max_age": "1 day"}, "/field", "the field holds local times, which have no zone: nobody knows how far from now they are"),
+        ({"kind": "range", "field": "/here", "not_after": "now"}, "/not_after", "the field holds local times, which have no time zone: how far they are from now is unknown"),
+        ({"kind": "freshness", "field": "/here", "max_age": "1 day"}, "/field", "the field holds local times, which have no time zone: how far they are from now is unknown"),
         ({"kind": "freshness", "field": "/s", "max_age": "1 day"}, "/field", "the field holds no dates or date-times: give it the format date or date-time in the schema"),
         ({"kind": "freshness", "field": "/at", "max_age": "a while"}, "/max_age", "`a while` is no span of time; write a span, such as `15 minutes` or `PT15M`"),
         ({"kind": "freshness", "field": "/at", "max_age": "P1M"}, "/max_age", "`P1M` is no span of time; write a span, such as `15 minutes` or `PT15M`"),
