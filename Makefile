@@ -9,7 +9,7 @@ ENVIRONMENT := $(VENV)/.installed
 META := schemas/meta/tidegate-v1.schema.json
 PACKAGES := tidegate contracts gateway spark_jobs schemas benchmarks tests docs
 
-.PHONY: help setup demo docs test test-full check fuzz chaos bench bench-smoke generate lock clean
+.PHONY: help setup demo docs test test-full check fuzz chaos bench bench-smoke dist generate lock clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ bench-smoke: setup ## The same on little data: shows that they work, measures no
 	$(BIN)/python -m benchmarks.run --smoke --out $(or $(OUT),/dev/null)
 
 generate: $(ENVIRONMENT) ## Write the generated files: meta-schema, reference pages
+dist: $(ENVIRONMENT) ## Wheel and sdist in dist/
+	@$(BIN)/python -m hatchling build -d dist
+
+generate: $(ENVIRONMENT) ## Write the generated files anew
 	$(BIN)/python -m tidegate.contracts.document.metaschema > $(META).new && mv $(META).new $(META)
 	$(BIN)/python -m docs.generate
 

@@ -27,6 +27,7 @@ QUESTIONS = (
     "registry",
     "compatibility",
     "expectations",
+    "light_install",
 )
 
 

@@ -37,6 +37,7 @@ PROMISED = {
     },
     "memory": {"memory_at_the_end_over_second_part"},
     "expectations": {"ten_expectations_over_none"},
+    "light_install": {"light_environment", "first_lint"},
 }
 
 
