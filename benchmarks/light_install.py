@@ -59,8 +59,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidegate-light-") as folder:
         python = running if arguments.smoke else install(Path(folder))
         size = megabytes(python)
-        lint = [python, "-m", "tidegate.gateway.cli.main", "lint", CONTRACT]
-        nothing, first = (seconds(command, Path(folder)) for command in ([python, "-c", ""], lint))
+        lint: list[str | Path] = [python, "-m", "tidegate.gateway.cli.main", "lint", CONTRACT]
+        nothing = seconds([python, "-c", ""], Path(folder))
+        first = seconds(lint, Path(folder))
         figures = [
             Figure.of("light_environment", size, "MB", megabytes(running)),
             Figure.of("first_lint", first, "s", nothing),

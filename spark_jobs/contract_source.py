@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
 import httpx
 import structlog
-from pydantic import SecretStr
 
-from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
-from tidegate.contracts.formats.subject_schemas import SubjectSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.privacy.masks import require_key
 from tidegate.contracts.privacy.tokens import MaskKey
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import Answer, Request, authorization, send
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
 
 log = structlog.get_logger()
@@ -29,7 +30,7 @@ class RegistryGone(Unavailable):
     """The registry has been away for longer than the last good contract may serve: the stream ends."""
 
 
-def registry_auth(settings: RegistrySettings) -> httpx.Auth | None:
+def registry_auth(settings: RegistrySettings) -> Callable[[httpx.Request], httpx.Request] | None:
     """Return what the job presents to the registry; None without credentials. Raises SettingsError for half of them."""
     user, password, token = settings.registry_user, settings.registry_password, settings.registry_token
     if (user is None) != (password is None) or (user is not None and token is not None):
@@ -37,31 +38,30 @@ def registry_auth(settings: RegistrySettings) -> httpx.Auth | None:
             "the registry takes a user and a password, or a token: set TIDEGATE_REGISTRY_USER and "
             "TIDEGATE_REGISTRY_PASSWORD, or TIDEGATE_REGISTRY_TOKEN"
         )
-    if user is not None and password is not None:
-        return httpx.BasicAuth(user, password.get_secret_value())
-    return None if token is None else _Bearer(token)
+    return authorization(user, password, token)
 
 
-class _Bearer(httpx.Auth):
-    """Sends a token. Source: RFC 6750, clause 2.1."""
-
-    def __init__(self, token: SecretStr) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
-        yield request
+def registry_http(settings: RegistrySettings, url: str, timeout_seconds: float) -> httpx.Client:
+    """Open the connections to a registry, with the credentials of the settings. Raises SettingsError for half of them."""
+    return httpx.Client(base_url=url, timeout=timeout_seconds, auth=registry_auth(settings))
 
 
 def ask_registry(client: httpx.Client, path: str) -> Any:
     """Ask for the JSON under a path. Raises NotFoundError, Unavailable, or httpx.HTTPError."""
-    answer = client.get(path)
-    if answer.status_code == httpx.codes.NOT_FOUND:
+    answer = send(client, Request("GET", path))
+    if answer.is_missing:
         raise NotFoundError(f"the registry has no {path.partition('?')[0]}")
-    if answer.status_code != httpx.codes.OK:
+    if not answer.is_ok:
         # Such as a key that is taken no more: asked about again.
-        raise Unavailable(f"the registry answered {answer.status_code} to {path.partition('?')[0]}")
-    return answer.json()
+        raise Unavailable(f"the registry answered {answer.status} to {path.partition('?')[0]}")
+    return json.loads(answer.content)
+
+
+def compile_answer(answer: Answer, name: str, mask_key: MaskKey | None) -> EnforcementPlan:
+    """Compile the contract of an answer. Raises ContractError, or SettingsError for masks without a key."""
+    contract = requests.read_contract(answer, name)
+    require_key(contract, mask_key)
+    return compile_plan(contract, mask_key)
 
 
 class ContractSource(Protocol):
@@ -117,8 +117,8 @@ class RegistryContract:
                 if self._stopping.wait(_ASK_AGAIN_SECONDS):
                     raise Unavailable("stopped while waiting for the registry") from error
 
-    def _accept(self, response: httpx.Response) -> EnforcementPlan:
-        plan = self._contract_of(response)
+    def _accept(self, answer: Answer) -> EnforcementPlan:
+        plan = self._contract_of(answer)
         if not plan.needs_writers:
             self._writers = None
             self._note_answer()
@@ -136,14 +136,11 @@ class RegistryContract:
             log.info("registry_returned", stream=self._contract_id)
             self._away = False
 
-    def _contract_of(self, response: httpx.Response) -> EnforcementPlan:
-        if response.status_code == httpx.codes.NOT_MODIFIED and self._plan is not None:
+    def _contract_of(self, answer: Answer) -> EnforcementPlan:
+        if answer.status == httpx.codes.NOT_MODIFIED and self._plan is not None:
             return self._plan
-        name = f"registry:{self._contract_id}"
-        contract = parse_contract(response.content, name=name, read_schema=None).contract
-        require_key(contract, self._mask_key)
-        plan = compile_plan(contract, self._mask_key)
-        self._plan, self._etag = plan, response.headers.get("ETag")
+        plan = compile_answer(answer, self._contract_id, self._mask_key)
+        self._plan, self._etag = plan, answer.etag
         log.info(
             "contract_loaded",
             stream=self._contract_id,
@@ -152,12 +149,12 @@ class RegistryContract:
         )
         return plan
 
-    def _ask(self) -> httpx.Response:
-        headers = {"If-None-Match": self._etag} if self._etag and self._plan else {}
-        response = self._client.get(f"/api/v1/contracts/{self._contract_id}/versions/latest", headers=headers)
-        match response.status_code:
+    def _ask(self) -> Answer:
+        held = self._etag if self._plan else None
+        answer = send(self._client, requests.contract_version(self._contract_id, "latest", held))
+        match answer.status:
             case httpx.codes.OK | httpx.codes.NOT_MODIFIED:
-                return response
+                return answer
             case httpx.codes.NOT_FOUND:
                 raise NotFoundError(
                     f"the registry at {self._client.base_url} has no active version of contract "
@@ -204,10 +201,6 @@ def find_plan(settings: ReconcileSettings, contract_id: str) -> EnforcementPlan 
     """Ask the registry once for a contract; None when the settings name no registry. Raises as `RegistryContract` does."""
     if settings.registry_url is None:
         return None
-    with httpx.Client(
-        base_url=settings.registry_url,
-        timeout=settings.registry_timeout_seconds,
-        auth=registry_auth(settings),
-    ) as client:
+    with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:
         found = RegistryContract(client, contract_id, 0, threading.Event(), mask_key_of(settings))
         return found.current()

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import structlog
 from py4j.protocol import Py4JError
 
 from tidegate.contracts.address_secrets import mask_event
 from tidegate.contracts.crash import crash_told
-from tidegate.spark_jobs.contract_source import registry_auth
+from tidegate.spark_jobs.contract_source import registry_http
 from tidegate.spark_jobs.job.reports import RegistryReporter
 from tidegate.spark_jobs.job.stream import Job
 from tidegate.spark_jobs.job.supervisor import run_streams
@@ -37,11 +36,7 @@ def enforce_contracts(
     _configure_logging()
     spark = build_session(settings)
     try:
-        with httpx.Client(
-            base_url=settings.registry_url,
-            timeout=settings.registry_timeout_seconds,
-            auth=registry_auth(settings),
-        ) as client:
+        with registry_http(settings, settings.registry_url, settings.registry_timeout_seconds) as client:
             reporter = RegistryReporter(client)
             topics = Topics(settings.kafka)
             try:

@@ -21,9 +21,9 @@ from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSche
 from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.contracts.explain.account import Teller, Told
 from tidegate.contracts.formats.reference import ReferenceValidator
-from tidegate.contracts.formats.subject_schemas import SubjectSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.verdict import Disposition, Stage, Verdict
 from tidegate.gateway.cli.record_files import RecordBlock, RecordForm, record_blocks
 from tidegate.gateway.cli.terminal import err, out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from typing import Self
 
 import httpx
@@ -10,6 +10,7 @@ from pydantic import SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.registry_client.messages import authorization
 
 
 class RegistryCredentials(BaseSettings):
@@ -42,19 +43,6 @@ class RegistryCredentials(BaseSettings):
                 f"TIDEGATE_REGISTRY_USER, _PASSWORD and _TOKEN do not fit: {reasons}"
             ) from error
 
-    def auth(self) -> httpx.Auth | None:
+    def auth(self) -> Callable[[httpx.Request], httpx.Request] | None:
         """Return what an HTTP client sends; None without credentials."""
-        if self.user is not None and self.password is not None:
-            return httpx.BasicAuth(self.user, self.password.get_secret_value())
-        return _Bearer(self.token) if self.token is not None else None
-
-
-class _Bearer(httpx.Auth):
-    """Sends a token. Source: RFC 6750, clause 2.1."""
-
-    def __init__(self, token: SecretStr) -> None:
-        self._token = token
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        request.headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
-        yield request
+        return authorization(self.user, self.password, self.token)

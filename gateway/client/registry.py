@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -22,8 +21,18 @@ from tidegate.contracts.errors import (
     SettingsError,
     Unavailable,
 )
-from tidegate.contracts.formats.subject_schemas import SubjectSchemas
+from tidegate.contracts.registry_client.messages import Answer, Request, send
+from tidegate.contracts.registry_client.requests import (
+    CONTRACTS,
+    batches,
+    contract_path,
+    contract_version,
+    read_batches,
+    stream_path,
+)
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.contracts.stream.control import RecordPosition, StreamControl
+from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.client.credentials import RegistryCredentials
 
@@ -31,7 +40,7 @@ M = TypeVar("M", bound=BaseModel)
 
 _TIMEOUT_SECONDS = 30.0
 _ENFORCED = ("active", "deprecated")
-_UNKNOWN = "urn:tidegate:problem:not-found"
+_MOST_BATCHES = 10_000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -100,43 +109,43 @@ class RegistryClient:
 
         Raises ContractError with the places in the author's files, ConflictError with what to do.
         """
-        answer = self._ask("POST", "/api/v1/contracts", dump_contract(loaded.contract))
-        if answer.status_code in {HTTPStatus.OK, HTTPStatus.CREATED}:
-            body = _json(answer)
-            is_new = answer.status_code == HTTPStatus.CREATED
+        answer = self._ask(Request("POST", CONTRACTS, dump_contract(loaded.contract)))
+        if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED}:
+            body = answer.document
+            is_new = answer.status == HTTPStatus.CREATED
             return Published(body["id"], body["version"], body["registry_id"], is_new)
         raise self._error(answer, loaded)
 
     def enforced(self) -> tuple[Enforced, ...]:
         """List the contracts that have an active or deprecated version, by id: the first thousand."""
-        answer = self._ask("GET", "/api/v1/contracts?limit=1000")
-        if answer.status_code != HTTPStatus.OK:
+        answer = self._ask(Request("GET", f"{CONTRACTS}?limit=1000"))
+        if not answer.is_ok:
             raise self._error(answer)
-        listed = _json(answer)["contracts"]
+        listed = answer.document["contracts"]
         return tuple(Enforced(one["id"], one["topic"]) for one in listed if one["status"] in _ENFORCED)
 
     def versions(self, contract_id: str) -> tuple[PublishedVersion, ...]:
         """List the versions of a contract, highest first; none when the registry does not know it."""
-        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}")
-        if _is_unknown(answer):
+        answer = self._ask(Request("GET", contract_path(contract_id)))
+        if answer.is_unknown:
             self._require_registry()
             return ()
-        if answer.status_code != HTTPStatus.OK:
+        if not answer.is_ok:
             raise self._error(answer)
-        listed = _json(answer)["versions"]
+        listed = answer.document["versions"]
         return tuple(
             PublishedVersion(one["version"], Status(one["status"]), one["fingerprint"]) for one in listed
         )
 
     def readers(self, contract_id: str) -> tuple[Consumer, ...]:
         """List the consumers that are registered beside the contract's documents; none for an unknown contract."""
-        answer = self._ask("GET", f"/api/v1/contracts/{quote(contract_id, safe='')}/consumers")
-        if answer.status_code == HTTPStatus.NOT_FOUND:
+        answer = self._ask(Request("GET", contract_path(contract_id, "consumers")))
+        if answer.is_missing:
             return ()  # also of a registry that knows no consumers yet
-        if answer.status_code != HTTPStatus.OK:
+        if not answer.is_ok:
             raise self._error(answer)
         names = Consumer.model_fields.keys()
-        apart = (one for one in _json(answer).get("consumers", ()) if one["registered_by"] is not None)
+        apart = (one for one in answer.document.get("consumers", ()) if one["registered_by"] is not None)
         try:
             return tuple(
                 Consumer.model_validate({name: value for name, value in one.items() if name in names})
@@ -149,11 +158,7 @@ class RegistryClient:
 
     def fetch(self, contract_id: str, version: str) -> LoadedContract:
         """Fetch one version, or with `latest` the highest that is enforced. Raises NotFoundError."""
-        answer = self._ask("GET", _version_path(contract_id, version))
-        if _is_unknown(answer):
-            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
-        if answer.status_code != HTTPStatus.OK:
-            raise self._error(answer)
+        answer = self._require_found(self._ask(contract_version(contract_id, version)))
         name = f"registry:{contract_id}@{version}"
         try:
             return parse_contract(answer.content, name=name, read_schema=None)
@@ -184,53 +189,58 @@ class RegistryClient:
 
     def shadow(self, stream: str) -> ShadowFindings:
         """Return what the shadow of a stream has found. Raises NotFoundError when it has seen no batch."""
-        answer = self._ask("GET", f"/api/v1/streams/{quote(stream, safe='')}/shadow")
-        return self._parsed(answer, ShadowFindings)
+        return self._parsed(self._ask(Request("GET", stream_path(stream, "shadow"))), ShadowFindings)
+
+    def batches(self, stream: str) -> tuple[BatchReport, ...]:
+        """List the batches that a stream has reported in the last day, newest first; none for an unknown stream."""
+        answer = self._ask(batches(stream, _MOST_BATCHES))
+        if answer.is_missing:
+            return ()
+        if not answer.is_ok:
+            raise self._error(answer)
+        return read_batches(answer)
 
     def promotion(self, contract_id: str, version: str) -> dict[str, Any]:
         """Return what promoting a version would change, as the API has it. Raises NotFoundError."""
-        answer = self._ask("GET", f"{_version_path(contract_id, version)}/promotion")
-        if _is_unknown(answer):
-            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
-        if answer.status_code != HTTPStatus.OK:
-            raise self._error(answer)
-        return _json(answer)
+        path = contract_path(contract_id, "versions", version, "promotion")
+        return self._require_found(self._ask(Request("GET", path))).document
 
     def promote(self, contract_id: str, version: str) -> None:
         """Have a version enforced from now on. Raises NotFoundError, ConflictError when it breaks what is enforced."""
-        answer = self._ask("POST", f"{_version_path(contract_id, version)}/status", b'{"status": "active"}')
-        if _is_unknown(answer):
-            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
-        if answer.status_code != HTTPStatus.OK:
-            raise self._error(answer)
+        path = contract_path(contract_id, "versions", version, "status")
+        self._require_found(self._ask(Request("POST", path, b'{"status": "active"}')))
 
     def is_ready(self) -> bool:
         """Return whether the registry and what it depends on can serve now."""
         try:
-            return self._ask("GET", "/health/ready").is_success
+            return self._ask(Request("GET", "/health/ready")).is_success
         except Unavailable:
             return False
 
     def _json_at(self, path: str) -> Any:
-        answer = self._ask("GET", path)
-        if answer.status_code == HTTPStatus.NOT_FOUND:
+        answer = self._ask(Request("GET", path))
+        if answer.is_missing:
             self._require_registry()
             raise NotFoundError(f"{self.url} has no {path.partition('?')[0]}")
-        if answer.status_code != HTTPStatus.OK:
+        if not answer.is_ok:
             raise self._error(answer)
-        return answer.json()
+        return json.loads(answer.content)
 
     def _decide(self, stream: str, decision: str, body: dict[str, Any]) -> StreamControl:
-        path = f"/api/v1/streams/{quote(stream, safe='')}/{decision}"
-        return self._parsed(self._ask("POST", path, json.dumps(body).encode()), StreamControl)
+        request = Request("POST", stream_path(stream, decision), json.dumps(body).encode())
+        return self._parsed(self._ask(request), StreamControl)
 
-    def _parsed(self, answer: httpx.Response, model: type[M]) -> M:
-        if _is_unknown(answer):
-            raise NotFoundError(f"{self.url}: {_json(answer).get('detail')}")
-        if answer.status_code != HTTPStatus.OK:
+    def _require_found(self, answer: Answer) -> Answer:
+        """Return an answer of status 200. Raises NotFoundError for what the registry does not know."""
+        if answer.is_unknown:
+            raise NotFoundError(f"{self.url}: {answer.document.get('detail')}")
+        if not answer.is_ok:
             raise self._error(answer)
+        return answer
+
+    def _parsed(self, answer: Answer, model: type[M]) -> M:
         try:
-            return model.model_validate_json(answer.content)
+            return self._require_found(answer).read(model)
         except ValidationError as error:
             raise SettingsError(
                 f"{self.url} answers in a way that cannot be read here; is it a newer Tidegate?"
@@ -239,15 +249,14 @@ class RegistryClient:
     def _require_registry(self) -> None:
         """Make sure that "not found" means the contract, and not that the address has a wrong path."""
         if not self._is_registry:
-            answer = self._ask("GET", "/api/v1/contracts?limit=1")
-            if answer.status_code != HTTPStatus.OK:
+            answer = self._ask(Request("GET", f"{CONTRACTS}?limit=1"))
+            if not answer.is_ok:
                 raise self._error(answer)
             self._is_registry = True
 
-    def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if content is not None else {}
+    def _ask(self, request: Request) -> Answer:
         try:
-            return self._http.request(method, path, content=content, headers=headers)
+            return send(self._http, request)
         except httpx.UnsupportedProtocol as error:
             raise SettingsError(f"{self.url} is no address of a registry: {error}") from error
         except httpx.TransportError as error:
@@ -256,17 +265,17 @@ class RegistryClient:
                 "or name another with --registry"
             ) from error
 
-    def _error(self, answer: httpx.Response, loaded: LoadedContract | None = None) -> Exception:
-        body = _json(answer)
-        detail = str(body.get("detail") or body.get("title") or answer.reason_phrase)
-        if loaded and answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
+    def _error(self, answer: Answer, loaded: LoadedContract | None = None) -> Exception:
+        body = answer.document
+        detail = str(body.get("detail") or body.get("title") or answer.reason)
+        if loaded and answer.status == HTTPStatus.UNPROCESSABLE_ENTITY and body.get("errors"):
             problems = (Problem(one["pointer"], one["message"]) for one in body["errors"])
             return ContractError(tuple(loaded.locate(problem) for problem in problems))
-        if answer.status_code == HTTPStatus.CONFLICT:
+        if answer.status == HTTPStatus.CONFLICT:
             return ConflictError(detail)
-        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return Unavailable(f"the registry at {self.url} failed ({answer.status_code}): {detail}")
-        return self._turned_away(answer.status_code, detail)
+        if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Unavailable(f"the registry at {self.url} failed ({answer.status}): {detail}")
+        return self._turned_away(answer.status, detail)
 
     def _turned_away(self, status: int, detail: str) -> Exception:
         match status:
@@ -281,20 +290,3 @@ class RegistryClient:
                 return Unavailable(f"the registry at {self.url} wants to be asked less often: {detail}")
             case _:
                 return SettingsError(f"{self.url} answers {status} ({detail}); is it a Tidegate registry?")
-
-
-def _version_path(contract_id: str, version: str) -> str:
-    return f"/api/v1/contracts/{quote(contract_id, safe='')}/versions/{quote(version, safe='')}"
-
-
-def _is_unknown(answer: httpx.Response) -> bool:
-    """Return whether a registry says that it has no such thing; any other 404 comes from something else."""
-    return answer.status_code == HTTPStatus.NOT_FOUND and _json(answer).get("type") == _UNKNOWN
-
-
-def _json(answer: httpx.Response) -> dict[str, Any]:
-    try:
-        body = answer.json()
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -16,7 +16,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-import httpx
 from pyspark.sql import SparkSession
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
@@ -41,7 +40,7 @@ from tidegate.spark_jobs.adopt.adoptable import (
     provenances,
 )
 from tidegate.spark_jobs.adopt.log import AdoptionLog
-from tidegate.spark_jobs.contract_source import RegistryContract, registry_auth
+from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import find_source
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -95,9 +94,7 @@ def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
     """
     secret = settings.mask_key
     mask_key = None if secret is None else MaskKey.of(secret.get_secret_value())
-    with httpx.Client(
-        base_url=settings.registry_url, timeout=_REGISTRY_SECONDS, auth=registry_auth(settings)
-    ) as client:
+    with registry_http(settings, settings.registry_url, _REGISTRY_SECONDS) as client:
         plan = RegistryContract(client, stream, 0.0, Event(), mask_key).current()
         yield Adopter(settings, plan, AdoptionLog(client, stream))
 

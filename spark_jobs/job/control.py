@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event
 from typing import Protocol
@@ -13,10 +14,11 @@ from pydantic import ValidationError
 
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import Answer, send
 from tidegate.contracts.stream.budget import BudgetWindow, Counted
 from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
-from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Stage
 
 log = structlog.get_logger()
@@ -24,7 +26,6 @@ log = structlog.get_logger()
 _POLL_SECONDS = 1.0
 _TRIES = 3
 _LONGEST_MESSAGE = 2000
-_JSON = {"Content-Type": "application/json"}
 
 
 class StreamPaused(StreamStopped):
@@ -126,12 +127,9 @@ class RegistryControl:
         event = StreamEvent(id=uuid4(), stream=self._stream, kind=kind, at=datetime.now(UTC), message=told)
         tries = 1 if kind is EventKind.STARTED else _TRIES
         for attempt in range(tries):
-            try:
-                response = self._post("events", event.model_dump_json())
-            except httpx.HTTPError:
-                response = None
-            if response is not None and not response.is_server_error:
-                return
+            with suppress(httpx.HTTPError):
+                if send(self._client, requests.event(event)).status < httpx.codes.INTERNAL_SERVER_ERROR:
+                    return
             if attempt + 1 < tries:
                 self._stopping.wait(_POLL_SECONDS)
         log.warning("event_not_told", stream=self._stream, kind=kind)
@@ -139,10 +137,8 @@ class RegistryControl:
     def beat(self) -> ReconciliationRequest | None:
         """Tell that the stream lives, best effort; give the reconciliation that the gateway asks for, if it does."""
         try:
-            response = self._client.post(f"/api/v1/streams/{self._stream}/heartbeat")
-            if response.status_code != httpx.codes.OK:
-                return None
-            return HeartbeatAnswer.model_validate_json(response.content).reconciliation
+            answer = send(self._client, requests.heartbeat(self._stream))
+            return answer.read(HeartbeatAnswer).reconciliation if answer.is_ok else None
         except (httpx.HTTPError, ValidationError):
             return None
 
@@ -153,10 +149,8 @@ class RegistryControl:
         self._is_filled = True
         accepted = self._known.accepted if self._known is not None else None
         try:
-            response = self._client.get(f"/api/v1/streams/{self._stream}/batches", params={"limit": 1000})
-            response.raise_for_status()
-            reports = [BatchReport.model_validate(each) for each in response.json()["batches"]]
-        except (httpx.HTTPError, ValueError, KeyError) as error:
+            reports = requests.read_batches(send(self._client, requests.batches(self._stream, 1000)))
+        except (httpx.HTTPError, ValueError) as error:
             log.warning("budget_window_empty", stream=self._stream, error=str(error))
             return
         earlier: list[Counted] = []
@@ -169,13 +163,13 @@ class RegistryControl:
         self.window.fill(earlier)
 
     def _ask(self) -> None:
-        headers = {"If-None-Match": self._etag} if self._etag is not None and self._known is not None else {}
-        response = self._client.get(f"/api/v1/streams/{self._stream}/control", headers=headers)
-        match response.status_code:
+        held = self._etag if self._known is not None else None
+        answer = send(self._client, requests.control(self._stream, held))
+        match answer.status:
             case httpx.codes.NOT_MODIFIED:
                 pass
             case httpx.codes.OK:
-                self._known, self._etag = self._read(response), response.headers.get("ETag")
+                self._known, self._etag = self._read(answer), answer.etag
             case (
                 httpx.codes.NOT_FOUND
             ):  # a stream that the gateway does not know cannot have been paused there
@@ -188,30 +182,26 @@ class RegistryControl:
         if self._untold is None:
             return True
         try:
-            response = self._post("trips", self._untold.model_dump_json())
-            if response.is_success:
-                self._known, self._etag = self._read(response), None
+            answer = send(self._client, requests.trip(self._untold))
+            if answer.is_success:
+                self._known, self._etag = self._read(answer), None
         except (httpx.HTTPError, Unavailable) as error:
             log.warning("trip_not_told", stream=self._stream, error=str(error))
             return False
-        if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            log.warning("trip_not_told", stream=self._stream, error=f"it answered {response.status_code}")
+        if answer.is_passing:
+            log.warning("trip_not_told", stream=self._stream, error=f"it answered {answer.status}")
             return False
-        if not response.is_success:
+        if not answer.is_success:
             raise StreamStopped(
-                f"{self._untold.sentence}. The gateway takes no note of it ({response.status_code}): give the job a key "
+                f"{self._untold.sentence}. The gateway takes no note of it ({answer.status}): give the job a key "
                 f"that may publish {self._stream}, and start again"
             )
         self._untold = None
         return True
 
-    def _post(self, what: str, content: str) -> httpx.Response:
-        path = f"/api/v1/streams/{self._stream}/{what}"
-        return self._client.post(path, content=content, headers=_JSON)
-
-    def _read(self, response: httpx.Response) -> StreamControl:
+    def _read(self, answer: Answer) -> StreamControl:
         try:
-            return StreamControl.model_validate_json(response.content)
+            return answer.read(StreamControl)
         except ValidationError as error:
             raise Unavailable("its answer cannot be read here; is it another version of Tidegate?") from error
 

@@ -20,6 +20,8 @@ from pydantic import SecretStr, ValidationError
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import send
 from tidegate.contracts.stream.reconciliation import ReconciliationRequest, ReconciliationResult
 from tidegate.spark_jobs.contract_source import RegistryContract, mask_key_of
 from tidegate.spark_jobs.reconcile.process import plan_line
@@ -30,7 +32,6 @@ log = structlog.get_logger()
 COMMAND: Final = (sys.executable, "-m", "tidegate.spark_jobs.reconcile.process")
 _PREFIX: Final = "TIDEGATE_"
 _OF_EXECUTORS: Final = frozenset({"spark_driver_host", "spark_driver_port", "spark_block_manager_port"})
-_JSON: Final = {"Content-Type": "application/json"}
 
 
 class Reconciler:
@@ -135,15 +136,14 @@ class Reconciler:
 
     def _is_told(self, request: ReconciliationRequest, result: ReconciliationResult) -> bool:
         """Send a result; False when it is to be sent again, should the gateway still ask for it."""
-        path = f"/api/v1/streams/{request.stream}/reconciliations/{request.id}/result"
         try:
-            response = self._client.post(path, content=result.model_dump_json(), headers=_JSON)
+            answer = send(self._client, requests.reconciled(request.stream, request.id, result))
         except httpx.HTTPError as error:
             log.warning("reconciliation_not_told", stream=request.stream, error=str(error))
             return False
-        if not response.is_success:
-            log.warning("reconciliation_not_told", stream=request.stream, error=f"{response.status_code}")
-        return response.is_success
+        if not answer.is_success:
+            log.warning("reconciliation_not_told", stream=request.stream, error=f"{answer.status}")
+        return answer.is_success
 
 
 def read_result(told: bytes, status: int) -> ReconciliationResult:

@@ -9,6 +9,8 @@ from typing import Protocol
 import httpx
 import structlog
 
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import send
 from tidegate.contracts.stream.report import BatchReport
 
 log = structlog.get_logger()
@@ -69,15 +71,9 @@ class RegistryReporter:
     def _post(self, batch: BatchReport) -> bool:
         """Post one report; whether it is done with (a registry that refuses it will refuse it again)."""
         try:
-            response = self._client.post(
-                f"/api/v1/streams/{batch.stream}/batches",
-                content=batch.model_dump_json(),
-                headers={"Content-Type": "application/json"},
-            )
+            answer = send(self._client, requests.report(batch))
         except httpx.HTTPError:
             return False
-        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            return False
-        if response.is_client_error:
-            log.warning("report_refused", stream=batch.stream, n=batch.n, status=response.status_code)
-        return not response.is_server_error
+        if answer.is_refused:
+            log.warning("report_refused", stream=batch.stream, n=batch.n, status=answer.status)
+        return not answer.is_passing

@@ -9,13 +9,13 @@ import httpx
 import structlog
 
 from tidegate.contracts.address_secrets import masked
-from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.contracts.formats.subject_schemas import SubjectSchemas
-from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.privacy.masks import require_key
+from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.tokens import MaskKey
-from tidegate.spark_jobs.contract_source import ask_registry
+from tidegate.contracts.registry_client import requests
+from tidegate.contracts.registry_client.messages import send
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
+from tidegate.spark_jobs.contract_source import ask_registry, compile_answer
 from tidegate.spark_jobs.worker.shadow import Shadow
 
 log = structlog.get_logger()
@@ -104,17 +104,12 @@ class RegistryShadows:
         return Shadow.of(self._with_writers(plan, active) if plan.needs_writers else plan)
 
     def _compiled(self, version: str) -> EnforcementPlan:
-        answer = self._client.get(f"/api/v1/contracts/{self._contract_id}/versions/{version}")
-        if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            raise Unavailable(f"the registry answered {answer.status_code}")
-        if answer.status_code != httpx.codes.OK:
-            raise TidegateError(
-                f"the registry answers {answer.status_code} to who asks for version {version}"
-            )
-        name = f"registry:{self._contract_id}@{version}"
-        contract = parse_contract(answer.content, name=name, read_schema=None).contract
-        require_key(contract, self._mask_key)
-        return compile_plan(contract, self._mask_key)
+        answer = send(self._client, requests.contract_version(self._contract_id, version))
+        if answer.is_passing:
+            raise Unavailable(f"the registry answered {answer.status}")
+        if not answer.is_ok:
+            raise TidegateError(f"the registry answers {answer.status} to who asks for version {version}")
+        return compile_answer(answer, f"{self._contract_id}@{version}", self._mask_key)
 
     def _with_writers(self, plan: EnforcementPlan, active: EnforcementPlan) -> EnforcementPlan:
         if active.writers is not None:

@@ -11,11 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from threading import Event
 from typing import Protocol
 
-import httpx
 import psutil
 
 from tidegate.contracts.document.load import LoadedContract, load_contract
@@ -29,7 +27,6 @@ from tidegate.gateway.embedded.demo.outcome import Outcome, read_outcome
 from tidegate.gateway.embedded.demo.stays import STAY_COLUMNS, Stays, stays_as_arrived, stays_in_table
 from tidegate.gateway.embedded.demo.stream import PARTITIONS, DemoStream
 from tidegate.gateway.embedded.runtime import Runtime
-from tidegate.gateway.http.models.answers import BatchList
 
 _CONTRACT_FILES = (flights.CONTRACT_FILE, admissions.CONTRACT_FILE)
 _COLUMNS = {admissions.NAME: STAY_COLUMNS}
@@ -132,34 +129,22 @@ def _follow(
         screen.expect(stream.name, stream.records.num_rows)
     reported: dict[str, tuple[BatchReport, ...]] = {stream.name: () for stream in streams}
     last_news = time.monotonic()
-    with httpx.Client(base_url=runtime.registry_url, trust_env=False) as client:
-        while any(_judged(reported[stream.name]) < stream.records.num_rows for stream in streams):
-            if time.monotonic() - last_news > _QUIET_SECONDS:
-                log = runtime.logs / "job.log"
-                raise Unavailable(f"the job reported nothing for {_QUIET_SECONDS} s; {log} says why")
-            time.sleep(_LOOK_SECONDS)
-            runtime.check()
-            for sent in sending:
-                if sent.done():
-                    sent.result()
-            for name, known in reported.items():
-                batches = _batches(client, name)
-                if len(batches) > len(known):
-                    reported[name] = batches
-                    last_news = time.monotonic()
-                    screen.advance(name, batches)
+    while any(_judged(reported[stream.name]) < stream.records.num_rows for stream in streams):
+        if time.monotonic() - last_news > _QUIET_SECONDS:
+            log = runtime.logs / "job.log"
+            raise Unavailable(f"the job reported nothing for {_QUIET_SECONDS} s; {log} says why")
+        time.sleep(_LOOK_SECONDS)
+        runtime.check()
+        for sent in sending:
+            if sent.done():
+                sent.result()
+        for name, known in reported.items():
+            batches = runtime.registry.batches(name)
+            if len(batches) > len(known):
+                reported[name] = batches
+                last_news = time.monotonic()
+                screen.advance(name, batches)
     return reported
-
-
-def _batches(client: httpx.Client, stream: str) -> tuple[BatchReport, ...]:
-    try:
-        answer = client.get(f"/api/v1/streams/{stream}/batches", params={"limit": 10_000})
-        if answer.status_code == HTTPStatus.NOT_FOUND:  # it has reported nothing yet
-            return ()
-        answer.raise_for_status()
-    except httpx.HTTPError as error:
-        raise Unavailable(f"the registry at {client.base_url} does not answer: {error}") from error
-    return BatchList.model_validate_json(answer.content).batches
 
 
 def _judged(batches: Sequence[BatchReport]) -> int:

@@ -95,7 +95,7 @@ def test_the_credentials_of_the_environment_are_sent(
         monkeypatch.setenv(f"TIDEGATE_REGISTRY_{name}", value)
     auth = RegistryCredentials.of_environment().auth()
     request = httpx.Request("GET", "http://registry")
-    sent = next(auth.auth_flow(request)) if auth else request
+    sent = auth(request) if auth else request
     assert sent.headers.get("Authorization") == header
     assert "secret" not in repr(RegistryCredentials.of_environment())
 

@@ -138,7 +138,7 @@ def test_a_key_that_is_not_taken_is_a_wrong_setting_at_the_start_and_an_outage_l
 def test_the_job_presents_its_key(given: dict[str, str], header: str | None) -> None:
     auth = registry_auth(job_settings(**given))
     request = httpx.Request("GET", "http://registry")
-    sent = next(auth.auth_flow(request)) if auth else request
+    sent = auth(request) if auth else request
     assert sent.headers.get("Authorization") == header
 
 

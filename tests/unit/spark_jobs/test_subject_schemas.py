@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.formats.subject_schemas import SubjectSchemas
 from tidegate.contracts.formats.writers import WriterSchema
+from tidegate.contracts.registry_client.subject_schemas import SubjectSchemas
 from tidegate.spark_jobs.contract_source import ask_registry
 
 

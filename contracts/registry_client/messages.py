@@ -1,0 +1,122 @@
+"""A request to the registry and its answer, and the one function that sends."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, SecretStr
+
+_NOT_FOUND = "urn:tidegate:problem:not-found"
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; `content` is JSON, `etag` that of the answer that the client holds."""
+
+    method: str
+    path: str
+    content: bytes | None = None
+    etag: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that content and ETag ask for."""
+        headers = {} if self.content is None else {"Content-Type": "application/json"}
+        return headers if self.etag is None else headers | {"If-None-Match": self.etag}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a registry answered; `content` is the whole body."""
+
+    status: int
+    reason: str
+    content: bytes
+    etag: str | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status is 200."""
+        return self.status == HTTPStatus.OK
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return self.status // 100 == 2
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed later: the registry failed, or wants to be asked less often."""
+        return self.status >= HTTPStatus.INTERNAL_SERVER_ERROR or self.status == HTTPStatus.TOO_MANY_REQUESTS
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the status is 4xx, and the same request will be answered alike."""
+        return self.status // 100 == 4 and not self.is_passing
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the status is 404, from a registry or from anything else."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a registry says that it has no such thing."""
+        return self.is_missing and self.document.get("type") == _NOT_FOUND
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The JSON object of the body; an empty one when the body is anything else."""
+        try:
+            body = json.loads(self.content)
+        except ValueError:
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    def read(self, model: type[M]) -> M:
+        """Return the body as a model. Raises ValueError for any other body."""
+        return model.model_validate_json(self.content)
+
+
+class Client(Protocol):
+    """What is used of the client of an HTTP library, such as httpx.Client."""
+
+    def request(self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]) -> Any:
+        """Send a request; return the response. Raises what the library raises."""
+        ...
+
+
+def send(client: Client, request: Request) -> Answer:
+    """Send a request with the client of an HTTP library. Raises what the library raises."""
+    response = client.request(request.method, request.path, content=request.content, headers=request.headers)
+    etag = response.headers.get("ETag")
+    return Answer(response.status_code, response.reason_phrase, response.content, etag)
+
+
+def authorization(
+    user: str | None, password: SecretStr | None, token: SecretStr | None
+) -> Callable[[Any], Any] | None:
+    """Return what adds the credentials to a request of an HTTP library; None without any.
+
+    Source: RFC 7617, clause 2, for user and password; RFC 6750, clause 2.1, for a token.
+    """
+    if user is not None and password is not None:
+        pair = f"{user}:{password.get_secret_value()}"
+        header = f"Basic {b64encode(pair.encode()).decode()}"
+    elif token is not None:
+        header = f"Bearer {token.get_secret_value()}"
+    else:
+        return None
+
+    def authorize(request: Any) -> Any:
+        request.headers["Authorization"] = header
+        return request
+
+    return authorize
