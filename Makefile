@@ -53,11 +53,10 @@ bench: setup ## Every benchmark on this machine; writes benchmarks/latest.json
 bench-smoke: setup ## The same on little data: shows that they work, measures nothing
 	$(BIN)/python -m benchmarks.run --smoke --out $(or $(OUT),/dev/null)
 
-generate: $(ENVIRONMENT) ## Write the generated files: meta-schema, reference pages
 dist: $(ENVIRONMENT) ## Wheel and sdist in dist/
 	@$(BIN)/python -m hatchling build -d dist
 
-generate: $(ENVIRONMENT) ## Write the generated files anew
+generate: $(ENVIRONMENT) ## Write the generated files: meta-schema, reference pages
 	$(BIN)/python -m tidegate.contracts.document.metaschema > $(META).new && mv $(META).new $(META)
 	$(BIN)/python -m docs.generate
 
