@@ -69,8 +69,8 @@ class WrittenBy:
 class Framed:
     """Values whose frame was cut off. `payloads` has a null where there is none, for a tombstone too.
 
-    `refusals` says by index what is wrong with a frame. `written_by` is None where records are read the same way whoever
-    wrote them.
+    `refusals` says by index what is wrong with a frame. `written_by` is None where records are read the
+    same way whichever schema wrote them.
     """
 
     payloads: pa.Array

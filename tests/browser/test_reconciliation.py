@@ -55,14 +55,14 @@ def answer(gateway: Traffic, stream: str, /, **findings: Any) -> None:
 def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stream: str, page: Page) -> None:
     page.goto(f"{gateway.url}/desk/streams/{stream}?range=1h")
     section = page.locator("#reconciliation")
-    expect(section).to_contain_text("Nobody has asked yet.")
+    expect(section).to_contain_text("No reconciliation was requested yet.")
     section.get_by_role("button", name="Reconcile").click()
     page.wait_for_url(f"**/desk/streams/{stream}#reconciliation")
     page.evaluate("document.body.dataset.mark = 'the same document'")
     expect(section).to_contain_text("it waits for the job to take it")
     expect(section.get_by_role("button")).to_have_count(0)
     heard(gateway, stream)
-    expect(section).to_contain_text("the job has heard of it, and the stream goes on", timeout=REFRESHED_MS)
+    expect(section).to_contain_text("the job has taken it, and the stream goes on", timeout=REFRESHED_MS)
     answer(gateway, stream, answer="holds", holds=True, lost=0, records={})
     expect(section.locator(".state.clear")).to_have_text("Every offset has one fate", timeout=REFRESHED_MS)
     assert [each.split("\n") for each in section.locator(".figures > div").all_inner_texts()] == [
@@ -73,7 +73,7 @@ def test_one_asks_and_the_answer_appears_without_a_reload(gateway: Traffic, stre
         ["Unverifiable", "0"],
         ["Ledger", "12/431", "epoch/batch"],
     ]
-    section.get_by_text("Offsets that were looked at").click()
+    section.get_by_text("Offsets that were compared").click()
     expect(section.locator("details[open] tbody tr")).to_have_text("0099841")
     expect(section.get_by_role("button", name="Reconcile")).to_be_visible()
     assert page.evaluate("document.body.dataset.mark") == "the same document"
@@ -99,7 +99,7 @@ def test_what_is_lost_or_twice_is_named_also_on_a_phone(gateway: Traffic, stream
     expect(rows.nth(0)).to_contain_text("0/1000000000000, 1/1000000000001")
     expect(rows.nth(0)).to_contain_text("40\u2009291 more")
     expect(rows.nth(1)).to_contain_text("0/7")
-    section.get_by_text("Earlier ones").click()
+    section.get_by_text("Earlier reconciliations").click()
     expect(section.locator("#earlier tbody tr")).to_contain_text("Every offset has one fate")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == 390

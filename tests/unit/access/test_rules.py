@@ -48,7 +48,7 @@ def test_a_route_without_a_rule_is_closed_to_everybody(admin: Any) -> None:
     admin.client.app.add_api_route("/api/v1/new", lambda: "open")
     answer = admin.ask("GET", "/api/v1/new")
     assert answer.status_code == 403
-    assert answer.json()["detail"] == "nobody decided who may GET /api/v1/new, so nobody may"
+    assert answer.json()["detail"] == "no access rule covers GET /api/v1/new, so it is refused"
 
 
 def test_no_operation_of_the_confluent_face_that_changes_something_is_for_viewers() -> None:

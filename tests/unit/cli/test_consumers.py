@@ -124,7 +124,7 @@ def test_deprecation_shows_who_still_reads(tidegate: Run, factory: Factory) -> N
             2,
             "name the consumer that agrees, or give --breaking",
         ),
-        (("acknowledge", ID, "aged", "--to", "1.2.0"), 1, "is active, and nobody has to agree to it"),
+        (("acknowledge", ID, "aged", "--to", "1.2.0"), 1, "is active and needs no agreement"),
         (("acknowledge", ID, "aged", "--to", "9.9.9"), 2, "has no version 9.9.9"),
         (("list", ID, "--registry", "http://127.0.0.1:1"), 3, "no registry answers"),
     ],

@@ -74,7 +74,7 @@ def test_what_cannot_be_registered_is_refused_with_its_number(
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"name": "r", "type": "SQL", "kind": "CONDITION"}, "'SQL', which nobody would run"),
+        ({"name": "r", "type": "SQL", "kind": "CONDITION"}, "'SQL', which no client runs"),
         ({"name": "1r", "type": "CEL"}, "is no rule name"),
         ({"name": "r" * 257, "type": "CEL"}, "is no rule name"),
         ({"name": "r", "type": "CEL", "mode": "UPGRADE"}, "can only be WRITE, READ, WRITEREAD"),

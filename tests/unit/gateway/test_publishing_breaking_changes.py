@@ -238,7 +238,7 @@ def test_a_dry_run_says_the_same_and_keeps_nothing(client: Any, publish: Callabl
         ({"consumer": "agde", "candidate": "0" * 64}, 404, "has no consumer agde; did you mean aged?"),
         ({"consumer": "zzzz", "candidate": "0" * 64}, 404, "has no consumer zzzz; register it first"),
         ({"consumer": "aged", "version": "9.9.9"}, 404, "has no version 9.9.9"),
-        ({"consumer": "aged", "version": "1.2.0"}, 409, "is active, and nobody has to agree to it"),
+        ({"consumer": "aged", "version": "1.2.0"}, 409, "is active and needs no agreement"),
         ({"consumer": "aged"}, 422, "the body is no acknowledgement"),
         ({"consumer": "aged", "breaking": True, "version": "1.2.0"}, 422, "the body is no acknowledgement"),
         ({"version": "1.2.0"}, 422, "the body is no acknowledgement"),

@@ -94,9 +94,9 @@ def test_what_nobody_asked_for_is_refused(
 ) -> None:
     factory.registry().publish(make_contract(id="other", topic="other"), "contract.json")
     asked = reconciliations.ask(STREAM)[0].asked
-    with pytest.raises(NotFoundError, match="nobody asked for a reconciliation"):
+    with pytest.raises(NotFoundError, match="no reconciliation .* was requested"):
         reconciliations.answer(STREAM, uuid4(), result())
-    with pytest.raises(NotFoundError, match="nobody asked for a reconciliation"):
+    with pytest.raises(NotFoundError, match="no reconciliation .* was requested"):
         reconciliations.answer("other", asked.id, result(stream="other"))
     with pytest.raises(ConflictError, match="the findings of other, not of"):
         reconciliations.answer(STREAM, asked.id, result(stream="other"))
@@ -136,7 +136,7 @@ def test_over_http(client: Any) -> None:
 
 def test_the_page_shows_who_asked_and_whether_the_job_has_heard(client: Any, factory: Factory) -> None:
     page = client.get(PAGE).text
-    assert "Nobody has asked yet." in page
+    assert "No reconciliation was requested yet." in page
     answer = client.request("POST", f"{PAGE}/reconcile")
     assert (answer.status_code, answer.headers["location"]) == (303, f"{PAGE}#reconciliation")
     waiting = client.get(PAGE).text
@@ -144,7 +144,7 @@ def test_the_page_shows_who_asked_and_whether_the_job_has_heard(client: Any, fac
     assert 'id="reconcile"' not in waiting
     asked = factory.reconciliations().all(STREAM)[0].asked
     StreamControls(factory.database, lambda: asked.at + timedelta(seconds=1)).beat(STREAM)
-    assert "the job has heard of it" in client.get(PAGE).text
+    assert "the job has taken it" in client.get(PAGE).text
     assert client.get(f"{PAGE}/reconcile").status_code == 303
     assert len(factory.reconciliations().all(STREAM)) == 1
     assert client.request("POST", "/desk/streams/unknown/reconcile").status_code == 404
