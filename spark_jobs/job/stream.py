@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pyspark import inheritable_thread_target
@@ -317,11 +317,13 @@ class StreamAttempt:
         self._control.trip(trip)
         return StreamPaused(str(error)) if trip.action == "pause" else error
 
-    def _write(self, batch: MicroBatch, judged: JudgedBatch, decision: Decision, began: datetime) -> None:
+    def _write(
+        self, batch: MicroBatch, judged: JudgedBatch[Any], decision: Decision, began: datetime
+    ) -> None:
         """Write a judged batch, while the next one is judged."""
         try:
             try:
-                published = judged.write(decision)
+                published = self._sink.publish(judged, decision)
             finally:
                 judged.release()
             self._ledger = published.ledger
@@ -357,7 +359,7 @@ class StreamAttempt:
     def _tell(
         self,
         batch: MicroBatch,
-        judged: JudgedBatch,
+        judged: JudgedBatch[Any],
         decision: Decision,
         published: Published,
         began: datetime,
@@ -412,7 +414,7 @@ class StreamAttempt:
         if decision.over_budget:
             log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
 
-    def _compared(self, judged: JudgedBatch) -> ShadowResult | None:
+    def _compared(self, judged: JudgedBatch[Any]) -> ShadowResult | None:
         try:
             return judged.results.compared()
         except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def open_sink(
     spark: SparkSession, settings: JobSettings, topics: Topics, contract_id: str, source: Topic
-) -> Sink:
+) -> Sink[Any]:
     """Open the sink of a stream, its output topics made where they are not there. Raises Unavailable, StreamStopped."""
     quarantine = _output(topics, quarantine_topic(source.name), source)
     dropped = DroppedTopic(topics, source)
