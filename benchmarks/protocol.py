@@ -34,7 +34,7 @@ from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
-from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, StreamStart
 from tidegate.spark_jobs.sinks.staged import StagedSink, TableParts
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
@@ -60,7 +60,7 @@ class Stream:
         self._topics.ensure_output(quarantine_topic(TOPIC), self._source)
         self._quarantine = self._describe(quarantine_topic(TOPIC))
         self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
-        self._table = LedgerTable(spark, table_name(self._plan.contract.id))
+        self._table = IcebergTable(spark, table_name(self._plan.contract.id))
         self._sink = StagedSink(
             settings, self._table, self._quarantine, DroppedTopic(self._topics, self._source)
         )

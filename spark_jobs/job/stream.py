@@ -40,7 +40,7 @@ from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
 from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.sinks.opening import open_sink
+from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
@@ -170,7 +170,8 @@ class StreamAttempt:
             require_running(self._control.current())
         job = self._job
         self._source = find_source(job.topics, self._plan)
-        self._sink = open_sink(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        context = SinkContext(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        self._sink = kind_of(job.settings).open(context)
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))

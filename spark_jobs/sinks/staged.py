@@ -24,6 +24,7 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.report import TableSize
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
@@ -36,7 +37,7 @@ from tidegate.spark_jobs.sinks.settling import (
 )
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
-from tidegate.spark_jobs.sinks.store import LedgerStore
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 from tidegate.spark_jobs.steps import Step
 from tidegate.spark_jobs.worker.noting import Asked
@@ -45,8 +46,6 @@ from tidegate.spark_jobs.worker.records import Decided, Destination, refused_rec
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
-
-_STAGE_ATTEMPTS = 5
 
 
 class StagedSink:
@@ -83,12 +82,9 @@ class StagedSink:
         with start.watch(Step.CLAIM):  # 1
             claimed = self._ledger = self._claim(start)
         with start.watch(Step.FENCE):  # 2: the old slots too, for their transactions may be open
+            timeout = self._settings.transaction_timeout_seconds
             producers = [
-                TransactionalProducer(
-                    self._settings.kafka,
-                    f"tidegate/{claimed.name}/{slot}",
-                    self._settings.transaction_timeout_seconds,
-                )
+                TransactionalProducer(self._settings.kafka, transactional_id(claimed.name, slot), timeout)
                 for slot in range(claimed.slots)
             ]
             for producer in producers:
@@ -206,7 +202,7 @@ class StagedSink:
         """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
         held = self._held
         ahead = self._settled.after(batch.end)
-        for _ in range(_STAGE_ATTEMPTS):
+        for _ in range(STAGE_ATTEMPTS):
             with batch.watch(Step.PUBLISH):
                 ends = held.scan_from
                 if decision.quarantined:  # otherwise nothing was added since
@@ -237,10 +233,8 @@ class StagedSink:
             before = start.new_ledger(name, scan_from, slots)
         require_own(before, start.plan.contract.id, self._table.name)
         claimed = before.claim(slots, uuid4().hex[:8])
-        for _ in range(_STAGE_ATTEMPTS):
-            if self._table.publish(self._table.stage([], claimed), held, claimed):
-                return claimed
-        raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
+        move_ledger(self._table, held, claimed, "claim")
+        return claimed
 
     def _require_unwritten(self, start: StreamStart, name: str) -> None:
         """Raise StreamStopped when a stream without a ledger has written already."""

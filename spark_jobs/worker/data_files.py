@@ -28,7 +28,7 @@ from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.decide import FailedRecord
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.crashes import crashes_without_values
-from tidegate.spark_jobs.worker.comparing import Comparing
+from tidegate.spark_jobs.worker.comparing import ShadowComparison
 from tidegate.spark_jobs.worker.judge import schema_headers
 from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
 from tidegate.spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
@@ -145,7 +145,7 @@ class _Task:
         self._refused = refused
         self._is_typed = typed or bool(plan.expectations)
         self._noting = Noting(plan, asked.library_columns)
-        self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
+        self._comparison = ShadowComparison.of(plan, asked.shadow, typed=self._is_typed)
         self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()
         self._dropped: dict[int, BitMap64] = {}
@@ -168,7 +168,8 @@ class _Task:
         else:
             judged = plan.judge(batch.column("value"), moments, headers)
         columns = judged.field(2) if self._is_typed else None
-        self._comparing.add(batch, judged)
+        if self._comparison is not None:
+            self._comparison.add(batch, judged)
         dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
         self._count(batch, dispositions, failed)
         is_written = dispositions <= int(Disposition.ALERTED)
@@ -196,7 +197,8 @@ class _Task:
         yield from map(RefusedFile, self._refused.written)
         if (noted := self._noting.finish()) is not None:
             yield ExpectationPartials(noted)
-        yield from map(ShadowFound, self._comparing.finish())
+        if self._comparison is not None:
+            yield ShadowFound(self._comparison.result().model_dump_json().encode())
 
     def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
         partitions = np.asarray(batch.column("partition"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -21,7 +21,7 @@ from tidegate.contracts.errors import Fenced
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
-from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position, Settled, Vector
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Settled, Vector
 from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import (
@@ -179,20 +179,13 @@ class KafkaSink:
     def judge(self, batch: MicroBatch) -> JudgedBatch[SpooledRecords | KeptRows]:
         """Judge the rows that are not settled; the accepted ones are kept for the writer."""
         settled, spool = self._settled.within(batch.start, batch.end), self._spool
-        if self._tasks:
-            return self._judge_for_tasks(batch, settled)
-        target = RecordTarget(spool.parts("accepted"))
-        with spool.kept(judged_rows(batch, settled, target, spool.parts("refused"))) as kept:
-            results = spool.results(kept, batch)
-            return JudgedBatch(batch, results, spool.accepted(kept, results))
-
-    def _judge_for_tasks(
-        self, batch: MicroBatch, settled: Collection[Position]
-    ) -> JudgedBatch[SpooledRecords | KeptRows]:
-        """Judge a batch whose tasks will write what they accept: Spark keeps it where they are."""
-        spool = self._spool
-        target, refused = RecordTarget(Packing()), spool.parts("refused")
-        kept = judged_rows(batch, settled, target, refused, self._tasks).persist()
+        target = RecordTarget(Packing() if self._tasks else spool.parts("accepted"))
+        judged = judged_rows(batch, settled, target, spool.parts("refused"), self._tasks or None)
+        if not self._tasks:
+            with spool.kept(judged) as kept:
+                results = spool.results(kept, batch)
+                return JudgedBatch(batch, results, spool.accepted(kept, results))
+        kept = judged.persist()  # where it is judged: tasks will write what they accept
         try:
             results = spool.results(kept, batch)
         except BaseException:
