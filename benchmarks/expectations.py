@@ -21,9 +21,15 @@ from benchmarks.spark_session import benchmark_session
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.expectations.result import Finding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.spark_jobs.worker.data_files import INPUT, RESULT_DDL, FileTarget, judge_and_write
+from tidegate.spark_jobs.worker.data_files import INPUT, FileTarget, judge_and_write
 from tidegate.spark_jobs.worker.noting import read_noted
 from tidegate.spark_jobs.worker.record_spool import Packing
+from tidegate.spark_jobs.worker.result_kinds import (
+    RESULT_TYPE,
+    AcceptedPart,
+    ExpectationPartials,
+    read_results,
+)
 
 RECORDS: Final = 100_000
 TASKS: Final = 4
@@ -105,10 +111,11 @@ def run(rows: DataFrame, plan: EnforcementPlan, folder: str) -> tuple[Finding | 
     schema = pa.schema([*plan.columns, ("_source", source), ("_contract", pa.string())])
     target = FileTarget(f"{folder}/rows", schema, "admissions", "hospital.admissions@1.0.0", "zstd", {})
     work = judge_and_write(plan, target, Packing())
-    results = rows.selectExpr(*INPUT).mapInArrow(work, RESULT_DDL).toArrow()
-    for name in results.column("file").drop_null().to_pylist():
-        Path(name).unlink()
-    return plan.expectations.find(read_noted(plan, results.column("noted").drop_null().to_pylist()))
+    results = rows.selectExpr(*INPUT).mapInArrow(work, RESULT_TYPE).toArrow()
+    for part in read_results(results, AcceptedPart):
+        Path(part.name).unlink()
+    noted = (each.pickled for each in read_results(results, ExpectationPartials))
+    return plan.expectations.find(read_noted(plan, noted))
 
 
 def require_all_met(plan: EnforcementPlan, findings: tuple[Finding | None, ...]) -> None:

@@ -34,9 +34,9 @@ from tidegate.gateway.embedded.java import find_java
 from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
-from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from tidegate.spark_jobs.sinks.sink import MicroBatch, StreamStart
-from tidegate.spark_jobs.sinks.staged import JudgedFiles, StagedSink
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, StreamStart
+from tidegate.spark_jobs.sinks.staged import StagedSink, TableParts
 from tidegate.spark_jobs.steps import Stopwatch, ignore_steps
 from tidegate.spark_jobs.worker.records import Destination, refused_records
 
@@ -60,7 +60,7 @@ class Stream:
         self._topics.ensure_output(quarantine_topic(TOPIC), self._source)
         self._quarantine = self._describe(quarantine_topic(TOPIC))
         self._plan = compile_plan(contract().model_copy(update={"id": f"bench.{name}", "topic": TOPIC}))
-        self._table = LedgerTable(spark, table_name(self._plan.contract.id))
+        self._table = IcebergTable(spark, table_name(self._plan.contract.id))
         self._sink = StagedSink(
             settings, self._table, self._quarantine, DroppedTopic(self._topics, self._source)
         )
@@ -77,7 +77,7 @@ class Stream:
         for _ in range(2):
             assert self._topics.identity(TOPIC) is not None
         decision = decide(batch.plan, judged.results.tallies, judged.results.first_failed)
-        judged.write(decision)
+        self._sink.publish(judged, decision)
         self.rows += decision.written
 
     def plainly(self, records: int) -> None:
@@ -92,7 +92,7 @@ class Stream:
         assert not self._producer.flush(60)
         table = self._table._load()  # noqa: SLF001 - the commit without the ledger is nobody's face
         append = table.newAppend()
-        for name in judged.results.files():
+        for name in judged.accepted.names:
             append.appendFile(self._table._described(table, name))  # noqa: SLF001 - as above
         append.commit()
         self.rows += decision.written
@@ -101,7 +101,7 @@ class Stream:
         """Assert that the table holds what was written; outside the timing."""
         assert self._spark.table(table_name(self._plan.contract.id)).count() == self.rows > 0
 
-    def _judge(self, records: int) -> tuple[MicroBatch, JudgedFiles]:
+    def _judge(self, records: int) -> tuple[MicroBatch, JudgedBatch[TableParts]]:
         ends: Vector = dict.fromkeys(range(PARTITIONS), records // PARTITIONS)
         options = {
             **self._settings.kafka.for_spark(),

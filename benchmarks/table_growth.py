@@ -27,9 +27,9 @@ from benchmarks.figures import Figure, benchmark_parser, report_figures
 from benchmarks.spark_session import benchmark_session, benchmark_settings
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.sinks.iceberg_expiry import SnapshotRetention
-from tidegate.spark_jobs.sinks.iceberg_history import PUBLISHED_TAG, STAGED
-from tidegate.spark_jobs.sinks.iceberg_table import BRANCH, MAIN, LedgerTable, table_name
+from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg.history import PUBLISHED_TAG, STAGED
+from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, MAIN, IcebergTable, table_name
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class GrowingTable:
         self._spark = spark
         plan = compile_plan(contract().model_copy(update={"id": "bench.growth"}))
         retention = SnapshotRetention(most=kept, protected_seconds=0)
-        self.table = LedgerTable(spark, table_name(plan.contract.id), retention=retention)
+        self.table = IcebergTable(spark, table_name(plan.contract.id), retention=retention)
         self.table.ensure(plan)
         topic = plan.contract.topic
         first = Ledger(

@@ -12,7 +12,7 @@ from pydantic_settings import SettingsError as UnreadableSource
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.contracts.stream.reconciliation import Answer
-from tidegate.spark_jobs.settings import JobSettings, ReconcileSettings, SinkSettings
+from tidegate.spark_jobs.settings import SINKS, JobSettings, ReconcileSettings, SinkSettings
 
 _EXIT_CODES = {Answer.HOLDS: 0, Answer.LOST: 1, Answer.UNPROVEN: 6}
 """Those of the gateway's table of exit codes."""
@@ -26,8 +26,13 @@ KafkaConfig = Annotated[
         help="File of client properties: how to reach Kafka (SASL, TLS).", envvar="TIDEGATE_KAFKA_CONFIG"
     ),
 ]
-SinkKind = Annotated[
-    str | None, typer.Option(help="iceberg, delta or postgresql (a table), or kafka (a topic).")
+_TABLES = [name for name, rules in SINKS.items() if rules.is_table]
+_TOPICS = [name for name, rules in SINKS.items() if not rules.is_table]
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{', '.join(_TABLES[:-1])} or {_TABLES[-1]} (a table), or {' or '.join(_TOPICS)} (a topic)."
+    ),
 ]
 Warehouse = Annotated[Path | None, typer.Option(help="Directory of the tables.", envvar="TIDEGATE_WAREHOUSE")]
 
@@ -40,7 +45,7 @@ def enforce(  # noqa: PLR0913 - one parameter for each option
     registry: Annotated[
         str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
     ] = None,
-    sink: SinkKind = None,
+    sink: SinkOption = None,
     write_mode: Annotated[
         str | None, typer.Option(help="append, or upsert on the primary key (not kafka).")
     ] = None,
@@ -107,7 +112,7 @@ def reconcile(  # noqa: PLR0913 - one parameter for each option
     *,
     bootstrap_servers: BootstrapServers = None,
     kafka_config: KafkaConfig = None,
-    sink: SinkKind = None,
+    sink: SinkOption = None,
     warehouse: Warehouse = None,
     registry: Annotated[
         str | None,

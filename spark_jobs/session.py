@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import SinkSettings
 
 CATALOG = "lake"
-"""Name of the Iceberg catalog; PyIceberg opens it under the same name (`tidegate.spark_jobs.sinks.catalogs`)."""
+"""Name of the Iceberg catalog; PyIceberg opens it under the same name (`tidegate.spark_jobs.sinks.iceberg.catalogs`)."""
 
+_EXTENSIONS: Final = "spark.sql.extensions"
+_ICEBERG: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _SECRET: Final = re.compile(
     r"secret|password|token|credential|jaas|(access|account|private|api|keystore)[._-]?key", re.IGNORECASE
 )
@@ -49,7 +51,7 @@ def build_session(settings: SinkSettings) -> SparkSession:
     if is_local(settings):
         # Otherwise Spark looks the machine's name up, and warns about what it finds.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    engine = {**_engine(settings), **_extensions(settings)}
+    engine = {**_engine(settings), **_of_sink(settings)}
     # PySpark puts what it starts Java with into Java's arguments, which every user of the machine can list. The catalog's
     # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
     launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
@@ -66,6 +68,13 @@ def build_session(settings: SinkSettings) -> SparkSession:
         spark.stop()
         raise
     return spark
+
+
+def active_session(settings: SinkSettings) -> SparkSession:
+    """Return the session of this process, or start one, which ends with the process."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    return SparkSession.getActiveSession() or build_session(settings)
 
 
 def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
@@ -194,21 +203,15 @@ def catalog_options(settings: SinkSettings) -> dict[str, str]:
     }
 
 
-def _extensions(settings: SinkSettings) -> dict[str, str]:
-    iceberg = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-    if settings.sink != "delta":
-        return {"spark.sql.extensions": iceberg}
-    if not any(jar.name.startswith("delta-spark") for jar in _jars(settings.spark_jars)):
+def _of_sink(settings: SinkSettings) -> dict[str, str]:
+    """Return the extensions of the session, and what else only the sink needs."""
+    jar, extra = settings.rules.jar, settings.rules.spark
+    if jar is not None and not any(each.name.startswith(jar) for each in _jars(settings.spark_jars)):
         raise SettingsError(
-            f"no delta-spark jar in {settings.spark_jars}, which --sink delta needs; tidegate jars brings it"
+            f"no {jar} jar in {settings.spark_jars}, which --sink {settings.sink} needs; tidegate jars brings it"
         )
-    # Delta asks for both before it touches a table.
-    return {
-        "spark.sql.extensions": f"{iceberg},io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Its state is read in 50 tasks otherwise, and is small.
-        "spark.databricks.delta.snapshotPartitions": "2",
-    }
+    extensions = [_ICEBERG, extra[_EXTENSIONS]] if _EXTENSIONS in extra else [_ICEBERG]
+    return {**extra, _EXTENSIONS: ",".join(extensions)}
 
 
 def _refuse_delegation_tokens(spark: SparkSession) -> None:
@@ -227,9 +230,7 @@ def _require_same_version(spark: SparkSession) -> None:
 
 def _require_shared_warehouse(spark: SparkSession, settings: SinkSettings) -> None:
     """Look whether executors see the folder that tables are in: otherwise they write files that no one finds."""
-    if is_local(settings) or settings.sink not in {"iceberg", "delta"}:
-        return
-    if settings.sink == "iceberg" and settings.catalog_properties:
+    if is_local(settings) or not settings.rules.needs_warehouse(settings):
         return
     folder = settings.warehouse.absolute()
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import SettingsConfigDict
 
 from tidegate.contracts.stream.bounds import MOST_OFFSETS
@@ -19,6 +22,49 @@ _TOPIC_SECONDS = 0.5
 MergeMode = Literal["copy-on-write", "merge-on-read"]
 
 
+@dataclass(frozen=True, slots=True)
+class SinkRules:
+    """What the settings and the Spark session must know of a sink.
+
+    `module` declares its `KIND` (`sinks/kind.py`). It is imported when the sink is opened: it loads Spark.
+    """
+
+    module: str
+    is_table: bool = True
+    """Whether accepted records become rows of a table, which may be upserted into, and not records of a topic."""
+    required: str | None = None
+    """The setting without which the sink cannot work."""
+    needs_warehouse: Callable[[SinkSettings], bool] = lambda _: False
+    """Whether executors write to the folder `warehouse`, so that they must see it."""
+    jar: str | None = None
+    """How the name of the jar begins that the sink needs besides those of every session."""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Properties of the Spark session that only this sink needs; extensions are added to those of every session."""
+
+
+_IN: Final = "tidegate.spark_jobs.sinks"
+SINKS: Final[dict[str, SinkRules]] = {
+    "iceberg": SinkRules(
+        f"{_IN}.iceberg.kind", needs_warehouse=lambda settings: not settings.catalog_properties
+    ),
+    "delta": SinkRules(
+        f"{_IN}.delta.kind",
+        needs_warehouse=lambda _: True,
+        jar="delta-spark",
+        # Delta asks for both before it touches a table.
+        spark={
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Its state is read in 50 tasks otherwise, and is small.
+            "spark.databricks.delta.snapshotPartitions": "2",
+        },
+    ),
+    "postgresql": SinkRules(f"{_IN}.postgresql.kind", required="postgresql_url"),
+    "kafka": SinkRules(f"{_IN}.kafka.kind", is_table=False),
+}
+"""The sinks by name. This is the only list of them."""
+
+
 class SinkSettings(KafkaSettings):
     """Where records come from and go to, and with what Spark; by option or by variable (prefix TIDEGATE_)."""
 
@@ -28,9 +74,7 @@ class SinkSettings(KafkaSettings):
 
     bootstrap_servers: str = Field(description="Kafka brokers, as host:port,host:port.")
     warehouse: Path = Field(description="Directory of the tables, and of the Iceberg catalog.")
-    sink: Literal["iceberg", "delta", "postgresql", "kafka"] = Field(
-        default="iceberg", description="Where accepted records go."
-    )
+    sink: str = Field(default="iceberg", description=f"Where accepted records go: {', '.join(SINKS)}.")
     postgresql_url: SecretStr | None = Field(
         default=None, description="Database of the PostgreSQL sink: postgresql://user:password@host/database."
     )
@@ -69,10 +113,31 @@ class SinkSettings(KafkaSettings):
         self.connection_to(self.bootstrap_servers)
         return self
 
+    @property
+    def rules(self) -> SinkRules:
+        """What the settings and the Spark session must know of the sink."""
+        return SINKS[self.sink]
+
+    @property
+    def postgresql_address(self) -> str:
+        """The database of the PostgreSQL sink, with its password."""
+        assert self.postgresql_url is not None, "it was required"  # noqa: S101 - a programming error
+        return self.postgresql_url.get_secret_value()
+
+    @field_validator("sink")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in SINKS:
+            *first, last = map(repr, SINKS)
+            expected = f"{', '.join(first)} or {last}"
+            raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": expected})
+        return value
+
     @model_validator(mode="after")
-    def _has_database(self) -> Self:
-        if self.sink == "postgresql" and self.postgresql_url is None:
-            raise ValueError("sink postgresql needs TIDEGATE_POSTGRESQL_URL")
+    def _has_what_the_sink_requires(self) -> Self:
+        required = self.rules.required
+        if required is not None and getattr(self, required) is None:
+            raise ValueError(f"sink {self.sink} needs TIDEGATE_{required.upper()}")
         return self
 
     @field_validator("postgresql_url")
@@ -144,9 +209,10 @@ class JobSettings(RegistrySettings):
     )
     available_now: bool = Field(default=False, description="Process what is there, then end.")
     expectations_proof_every: int = Field(
-        default=100,
+        default=0,
         ge=0,
-        description="On every so many batches Great Expectations judges too what is judged without it; 0: never.",
+        description="Proof run: in every Nth batch Great Expectations also judges the expectations that are compiled, and a "
+        "disagreement is reported; 0: never. What cannot be compiled is judged by it in every batch.",
     )
     snapshot_expiry: bool = Field(
         default=True, description="Expire the snapshots that the stream has written to its Iceberg table."
@@ -198,11 +264,16 @@ class JobSettings(RegistrySettings):
         """Most seconds between batches that are not full: each commit to a table costs a snapshot and a file or more."""
         if self.trigger_seconds is not None:
             return self.trigger_seconds
-        return _TOPIC_SECONDS if self.sink == "kafka" else _TABLE_SECONDS
+        return _TABLE_SECONDS if self.rules.is_table else _TOPIC_SECONDS
+
+    @property
+    def merging(self) -> MergeMode | None:
+        """How Iceberg and Delta upsert; None where rows are appended."""
+        return self.merge_mode if self.write_mode == "upsert" else None
 
     @model_validator(mode="after")
     def _can_upsert(self) -> Self:
-        if self.write_mode == "upsert" and self.sink == "kafka":
+        if self.write_mode == "upsert" and not self.rules.is_table:
             raise ValueError("write-mode upsert is for tables; a topic is appended to")
         return self
 

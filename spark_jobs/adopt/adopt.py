@@ -16,8 +16,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from pyspark.sql import SparkSession
-
 from tidegate.contracts.errors import ConflictError, NotFoundError, StreamStopped
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.adoption import (
@@ -32,21 +30,14 @@ from tidegate.contracts.stream.adoption import (
 from tidegate.contracts.stream.ledger import Ledger, Vector
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
-from tidegate.spark_jobs.adopt.adoptable import (
-    MOST_SLOTS,
-    AdoptableSink,
-    AdoptableTable,
-    AdoptableTopic,
-    provenances,
-)
 from tidegate.spark_jobs.adopt.log import AdoptionLog
 from tidegate.spark_jobs.contract_source import RegistryContract, registry_http
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.source_topic import find_source
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.session import build_session
-from tidegate.spark_jobs.sinks.opening import open_store
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
+from tidegate.spark_jobs.sinks.kind import kind_of
+from tidegate.spark_jobs.sinks.outputs import provenances
 from tidegate.spark_jobs.sinks.settling import names_ledger, require_own
 
 if TYPE_CHECKING:
@@ -110,7 +101,7 @@ class Adopter:
         self._topics = Topics(settings.kafka)
         self._source = find_source(self._topics, plan)
         self._quarantine = quarantine_topic(self._source.name)
-        self._sink = _open_sink(settings, plan)
+        self._sink = kind_of(settings).adoptable(settings, plan)
 
     def rebuild(
         self, ledger: str | None, confirm: Callable[[Look], None], *, replace: bool = False
@@ -215,7 +206,7 @@ class Adopter:
     def _has_quarantined(self) -> bool:
         if self._topics.identity(self._quarantine) is None:
             return False
-        if self._settings.sink != "kafka":
+        if self._settings.rules.is_table:
             self._sink.prepare()  # without a table there is no name
         return names_ledger(self._kafka, self._quarantine, self._sink.own_ledger, self._source.name)
 
@@ -334,16 +325,6 @@ class Adopter:
             accepted_loss=first - held.end.get(partition, 0),
             partition=partition,
         )
-
-
-def _open_sink(settings: JobSettings, plan: EnforcementPlan) -> AdoptableSink:
-    if settings.sink == "kafka":
-        return AdoptableTopic(settings, plan)
-    if settings.sink == "postgresql":
-        return AdoptableTable(settings, PostgresqlTable(settings, plan.contract.id), plan)
-    # One that is not there already ends with the process.
-    spark = SparkSession.getActiveSession() or build_session(settings)
-    return AdoptableTable(settings, open_store(spark, settings, plan.contract.id), plan)
 
 
 def _other_topic(topic: str) -> str:

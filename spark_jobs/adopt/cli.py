@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate.contracts.errors import ConflictError, SettingsError
-from tidegate.spark_jobs.cli import BootstrapServers, KafkaConfig, SinkKind, Warehouse, read_settings
+from tidegate.spark_jobs.cli import BootstrapServers, KafkaConfig, SinkOption, Warehouse, read_settings
 from tidegate.spark_jobs.settings import AdoptSettings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     registry: Annotated[
         str | None, typer.Option(help="Address of the registry.", envvar="TIDEGATE_REGISTRY_URL")
     ] = None,
-    sink: SinkKind = None,
+    sink: SinkOption = None,
     write_mode: Annotated[str | None, typer.Option(help="append or upsert, as the stream runs.")] = None,
     merge_mode: Annotated[
         str | None, typer.Option(help="copy-on-write or merge-on-read, as the stream runs.")

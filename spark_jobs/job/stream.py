@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from threading import Event, Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from pyspark import inheritable_thread_target
@@ -40,7 +40,7 @@ from tidegate.spark_jobs.kafka.consumer_group import PublishedOffsets
 from tidegate.spark_jobs.kafka.source_topic import find_source, require_same, resume
 from tidegate.spark_jobs.kafka.topics import Topics, TransactionEnded
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.sinks.opening import open_sink
+from tidegate.spark_jobs.sinks.kind import SinkContext, kind_of
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.steps import Step, StepObserver, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
@@ -170,7 +170,8 @@ class StreamAttempt:
             require_running(self._control.current())
         job = self._job
         self._source = find_source(job.topics, self._plan)
-        self._sink = open_sink(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        context = SinkContext(job.spark, job.settings, job.topics, self._contract_id, self._source)
+        self._sink = kind_of(job.settings).open(context)
         earliest, latest = job.topics.earliest(self._source.name), job.topics.latest(self._source.name)
         begin = latest if job.settings.starting == "latest" else earliest
         self._ledger = self._sink.start(StreamStart(self._plan, self._source, begin, watch))
@@ -317,11 +318,13 @@ class StreamAttempt:
         self._control.trip(trip)
         return StreamPaused(str(error)) if trip.action == "pause" else error
 
-    def _write(self, batch: MicroBatch, judged: JudgedBatch, decision: Decision, began: datetime) -> None:
+    def _write(
+        self, batch: MicroBatch, judged: JudgedBatch[Any], decision: Decision, began: datetime
+    ) -> None:
         """Write a judged batch, while the next one is judged."""
         try:
             try:
-                published = judged.write(decision)
+                published = self._sink.publish(judged, decision)
             finally:
                 judged.release()
             self._ledger = published.ledger
@@ -357,7 +360,7 @@ class StreamAttempt:
     def _tell(
         self,
         batch: MicroBatch,
-        judged: JudgedBatch,
+        judged: JudgedBatch[Any],
         decision: Decision,
         published: Published,
         began: datetime,
@@ -412,7 +415,7 @@ class StreamAttempt:
         if decision.over_budget:
             log.warning("budget_exceeded", stream=self._contract_id, n=ledger.n, records=decision.records)
 
-    def _compared(self, judged: JudgedBatch) -> ShadowResult | None:
+    def _compared(self, judged: JudgedBatch[Any]) -> ShadowResult | None:
         try:
             return judged.results.compared()
         except Exception as error:  # noqa: BLE001 - the batch is published: nothing of a report can undo that

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from tidegate.contracts.stream.ledger import Position, span
 from tidegate.spark_jobs.sinks.sink import MicroBatch
-from tidegate.spark_jobs.worker.data_files import INPUT, RESULT_DDL, RowTarget, judge_and_write
+from tidegate.spark_jobs.worker.data_files import INPUT, RowTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import RecordParts
+from tidegate.spark_jobs.worker.result_kinds import RESULT_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ def judged_rows(
     tasks = tasks or 1 + span(batch.start, batch.end) // _RECORDS_PER_TASK
     rows = _without(batch.rows, settled) if settled else batch.rows
     work = judge_and_write(batch.plan, target, refused, batch.asked)
-    return rows.selectExpr(*INPUT).coalesce(tasks).mapInArrow(work, RESULT_DDL)
+    return rows.selectExpr(*INPUT).coalesce(tasks).mapInArrow(work, RESULT_TYPE)
 
 
 def _without(rows: DataFrame, settled: Collection[Position]) -> DataFrame:

@@ -103,6 +103,14 @@ def unclaimed_history(stream: str, place: str, what: str) -> StreamStopped:
     )
 
 
+def keep_as_it_is(stream: str) -> str:
+    """Return what to do about a table that lacks rows of the ledger, if it is to stay so."""
+    return (
+        f"keep the table as it is, `tidegate reconcile {stream}` names the records that are missing, and `tidegate adopt "
+        f"{stream} --replace` rebuilds the ledger from the rows that are there"
+    )
+
+
 def quarantined(message: Message, topic: str) -> tuple[Evidence, Settlement] | None:
     """Read a record of a quarantine topic."""
     evidence = read_evidence(headers_of(message))

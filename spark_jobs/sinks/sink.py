@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
@@ -102,28 +102,36 @@ class Published:
     evidence: Counter[RuleKey]
 
 
-class JudgedBatch(Protocol):
-    """A batch that has been judged, once, and is held until it is written."""
+class HeldRecords(Protocol):
+    """The accepted records of a judged batch, where no reader sees them."""
 
-    @property
-    def results(self) -> TaskResults:
-        """What the tasks have told of the batch; settled records are not in it."""
+    def release(self) -> None:
+        """Delete or forget the records, unless they were published."""
         ...
 
-    def write(self, decision: Decision) -> Published:
-        """Write what was decided, and move the ledger with it. Raises Fenced or Unavailable."""
-        ...
+
+Held = TypeVar("Held", bound=HeldRecords)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBatch(Generic[Held]):
+    """A batch that has been judged, once, and is held until it is published. Its results leave settled records out."""
+
+    batch: MicroBatch
+    results: TaskResults
+    accepted: Held
 
     def release(self) -> None:
         """Let go of the records."""
-        ...
+        self.results.refused.release()
+        self.accepted.release()
 
 
-class Sink(Protocol):
+class Sink(Protocol[Held]):
     """A destination with its ledger. One instance serves one attempt of one stream and is not used after an error.
 
-    The next batch is judged, in another thread, while the one before it is written; never two are judged or two written
-    at a time, and `adopt` runs alone.
+    The next batch is judged, in another thread, while the one before it is published; never two are judged or two
+    published at a time, and `adopt` runs alone.
     """
 
     name: str
@@ -154,6 +162,10 @@ class Sink(Protocol):
         """Let go of the producers: Spark holds on to what it called back for as long as it likes."""
         ...
 
-    def judge(self, batch: MicroBatch) -> JudgedBatch:
+    def judge(self, batch: MicroBatch) -> JudgedBatch[Held]:
         """Judge the rows of a batch that are not settled."""
+        ...
+
+    def publish(self, judged: JudgedBatch[Held], decision: Decision) -> Published:
+        """Write what was decided, and move the ledger with it. Raises Fenced or Unavailable."""
         ...

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.spark_jobs.session import is_local
 from tidegate.spark_jobs.sinks.sink import MicroBatch
-from tidegate.spark_jobs.worker.data_files import RESULT
 from tidegate.spark_jobs.worker.record_spool import (
     CHUNK_BYTES,
     RECORDS,
@@ -27,15 +25,28 @@ from tidegate.spark_jobs.worker.record_spool import (
     SpooledRecords,
     unpacked,
 )
+from tidegate.spark_jobs.worker.result_kinds import (
+    COLUMNS,
+    RESULT,
+    AcceptedPiece,
+    Piece,
+    RefusedFile,
+    RefusedPiece,
+    read_results,
+)
 from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from tidegate.spark_jobs.settings import JobSettings
 
-_PACKED: Final = {"kept": RECORDS, "refused": REFUSED}
-"""Columns of RESULT that hold packed records, and their schemas."""
+_PIECES: Final[dict[type[Piece], pa.Schema]] = {AcceptedPiece: RECORDS, RefusedPiece: REFUSED}
+"""Kinds of result that hold packed records, and the schemas of these."""
+
+
+_Size = tuple[int, int]
+"""Number and bytes of a piece."""
 
 
 class Spool:
@@ -74,58 +85,60 @@ class Spool:
 
     def results(self, judged: DataFrame, batch: MicroBatch) -> TaskResults:
         """Run the tasks, and bring what they refuse here. `judged` are rows of RESULT."""
-        others = [name for name in RESULT.names if name not in _PACKED]
-        sizes = [F.length(name).cast("long").alias(_size(name)) for name in _PACKED]
-        rows = judged.select(*others, *sizes).toArrow()
+        pieces = {COLUMNS[kind] for kind in _PIECES}
+        others = [name for name in RESULT.names if name not in pieces]
+        rows = judged.select(*others, *map(_size, pieces)).toArrow()
         if self.is_shared:
-            refused = SpooledRecords(tuple(rows.column("refused_file").drop_null().to_pylist()))
+            refused = SpooledRecords(tuple(each.name for each in read_results(rows, RefusedFile)))
         else:
-            refused = self._fetch(judged, rows, "refused")
+            refused = self._fetch(judged, rows, RefusedPiece)
         return TaskResults(rows, batch.plan, batch.asked, refused)
 
     def accepted(self, judged: DataFrame, results: TaskResults) -> SpooledRecords:
         """Bring here what the tasks accept and Spark keeps; name the files where they have written it here."""
-        files = results.files()
-        return SpooledRecords(tuple(files)) if files else self._fetch(judged, results.rows, "kept")
+        files = results.parts()
+        if files:
+            return SpooledRecords(tuple(files))
+        return self._fetch(judged, results.rows, AcceptedPiece)
 
-    def _fetch(self, judged: DataFrame, rows: pa.Table, column: str) -> SpooledRecords:
+    def _fetch(self, judged: DataFrame, rows: pa.Table, kind: type[Piece]) -> SpooledRecords:
         """Bring packed records here, in parts that Spark collects whatever the batch holds."""
-        has_size = pc.field(_size(column)).is_valid()
-        sizes = rows.filter(has_size).select(["piece", _size(column)]).sort_by("piece")
-        if not sizes.num_rows:
+        found = rows.column(COLUMNS[kind]).combine_chunks()
+        sizes = sorted((each["number"], each["bytes"]) for each in found.drop_null().to_pylist())
+        if not sizes:
             return SpooledRecords(())
-        with RecordFile(self._folder / f"{uuid4().hex}.{column}", _PACKED[column]) as file:
+        with RecordFile(self._folder / f"{uuid4().hex}.{COLUMNS[kind]}", _PIECES[kind]) as file:
             for group in _groups(sizes):
-                for records in unpacked(_collected(judged, group, column).chunks):
+                for records in unpacked(_collected(judged, group, kind)):
                     file.write(records)
         return SpooledRecords(tuple(file.written))
 
 
-def _size(column: str) -> str:
-    """Name the column of the sizes of packed records, in bytes."""
-    return f"{column}_bytes"
+def _size(column: str) -> Column:
+    """Return number and bytes of packed records in place of the records."""
+    number, size = F.col(f"{column}.number"), F.length(f"{column}.records").cast("long")
+    sizes = F.struct(number.alias("number"), size.alias("bytes"))
+    return F.when(F.col(column).isNotNull(), sizes).alias(column)
 
 
-def _groups(sizes: pa.Table) -> Iterator[pa.Table]:
+def _groups(sizes: Sequence[_Size]) -> Iterator[Sequence[_Size]]:
     """Yield consecutive pieces that have at most CHUNK_BYTES together, or one."""
     first = total = 0
-    for index, size in enumerate(sizes.column(1).to_pylist()):
+    for index, (_, size) in enumerate(sizes):
         if index > first and total + size > CHUNK_BYTES:
-            yield sizes.slice(first, index - first)
+            yield sizes[first:index]
             first, total = index, 0
         total += size
-    yield sizes.slice(first)
+    yield sizes[first:]
 
 
-def _collected(judged: DataFrame, group: pa.Table, column: str) -> pa.ChunkedArray:
-    """Collect some pieces. Raise Unavailable when they are others than the tasks have told: they were judged again since."""
-    first, last = group.column("piece")[0].as_py(), group.column("piece")[-1].as_py()
-    wanted = judged.filter(F.col("piece").between(first, last) & F.col(column).isNotNull())
-    found = wanted.select("piece", column).toArrow().sort_by("piece")
-    packed = found.column(column)
-    is_same = found.column("piece").to_pylist() == group.column("piece").to_pylist()
-    if not is_same or pc.binary_length(packed).to_pylist() != group.column(1).to_pylist():
+def _collected(judged: DataFrame, group: Sequence[_Size], kind: type[Piece]) -> list[bytes]:
+    """Collect some pieces. Raise Unavailable when they differ from those that the tasks returned: they were judged again."""
+    number = F.col(f"{COLUMNS[kind]}.number")
+    found = read_results(judged.filter(number.between(group[0][0], group[-1][0])).toArrow(), kind)
+    found.sort(key=lambda each: each.number)
+    if [(each.number, len(each.records)) for each in found] != group:
         raise Unavailable(
             "records that Spark has kept were others when they were fetched: an executor was lost"
         )
-    return packed
+    return [each.records for each in found]

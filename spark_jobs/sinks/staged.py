@@ -24,6 +24,7 @@ from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.report import TableSize
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
@@ -34,20 +35,17 @@ from tidegate.spark_jobs.sinks.settling import (
     settled_in,
     unclaimed_history,
 )
-from tidegate.spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
-from tidegate.spark_jobs.sinks.store import LedgerStore
+from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 from tidegate.spark_jobs.steps import Step
 from tidegate.spark_jobs.worker.noting import Asked
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
-from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
-
-_STAGE_ATTEMPTS = 5
 
 
 class StagedSink:
@@ -84,12 +82,9 @@ class StagedSink:
         with start.watch(Step.CLAIM):  # 1
             claimed = self._ledger = self._claim(start)
         with start.watch(Step.FENCE):  # 2: the old slots too, for their transactions may be open
+            timeout = self._settings.transaction_timeout_seconds
             producers = [
-                TransactionalProducer(
-                    self._settings.kafka,
-                    f"tidegate/{claimed.name}/{slot}",
-                    self._settings.transaction_timeout_seconds,
-                )
+                TransactionalProducer(self._settings.kafka, transactional_id(claimed.name, slot), timeout)
                 for slot in range(claimed.slots)
             ]
             for producer in producers:
@@ -125,7 +120,7 @@ class StagedSink:
         """Size of the table when it was last maintained."""
         return self._upkeep.size
 
-    def judge(self, batch: MicroBatch) -> JudgedFiles:
+    def judge(self, batch: MicroBatch) -> JudgedBatch[TableParts]:
         """Judge the rows that are not settled; the accepted ones are written to files that no one sees yet."""
         shadow = batch.asked.shadow and batch.asked.shadow.for_table(self._table.limits)
         plan = batch.plan.for_table(self._table.limits(batch.plan))
@@ -134,9 +129,48 @@ class StagedSink:
         target = self._table.target(batch.plan, batch.contract, f"tidegate-{self._held.epoch}")
         judged = judged_rows(batch, settled, target, self._spool.parts("refused"))
         with self._spool.kept(judged) as kept:
-            return JudgedFiles(self, batch, self._spool.results(kept, batch))
+            results = self._spool.results(kept, batch)
+        return JudgedBatch(batch, results, TableParts(self._table, results.parts()))
 
-    def quarantine(self, refused: SpooledRecords, batch: MicroBatch) -> Counter[RuleKey]:
+    def publish(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
+        """Take steps 7 to 10: write refused records to the quarantine topic, then the accepted rows with the ledger.
+
+        The rows are staged while the quarantine topic is written: staging is invisible, and the commit waits for both.
+        """
+        if decision.refusal:
+            return self._refuse(judged, decision)
+        batch, parts = judged.batch, judged.accepted.take()
+        with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
+            stage = inheritable_thread_target(batch.rows.sparkSession)(self._stage)
+            staging = pool.submit(stage, parts, batch)
+            with batch.watch(Step.QUARANTINE):
+                evidence = self._write_refused(judged.results.refused, batch)
+                digest = self._write_dropped(judged.results.dropped())
+            mark = staging.result()
+        return Published(self._commit(parts, mark, batch, decision, digest), evidence)
+
+    def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
+        """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.
+
+        The files hold typed columns only. It happens seldom; to keep the bytes of every batch would cost all of them.
+        """
+        batch = judged.batch
+        refusals = (*batch.asked.refusals, BatchRefusal(batch.end, decision.refusal))
+        asked = Asked(refusals=refusals, set_aside=batch.asked.set_aside)
+        again = self.judge(replace(batch, asked=asked))
+        try:
+            quarantined = sum(
+                each.records for each in again.results.tallies if each.disposition is Disposition.QUARANTINED
+            )
+            if quarantined + len(batch.settled) != decision.quarantined:
+                raise Unavailable(
+                    f"{self.name}: the records of a refused batch were others when they were read again"
+                )
+            return self.publish(again, replace(decision, refusal=()))
+        finally:
+            again.release()
+
+    def _write_refused(self, refused: SpooledRecords, batch: MicroBatch) -> Counter[RuleKey]:
         """Step 7: write refused records, one transaction for each slot, all committed before the sink."""
         evidence: Counter[RuleKey] = Counter()
         to = Destination(self._quarantine, self._held, batch.plan)
@@ -148,31 +182,27 @@ class StagedSink:
             batch.watch.tell(Step.SLOT)
         return evidence
 
-    def note_dropped(self, dropped: Positions) -> str:
+    def _write_dropped(self, dropped: Positions) -> str:
         """Write the positions that a batch drops, before the ledger that names them. Return the digest that it is to name."""
         records, digest = self._dropped.records(self._held, dropped)
         if records:
             self._slots[0].write(records)
         return digest
 
-    def stage(self, files: list[str], batch: MicroBatch) -> str:
+    def _stage(self, files: list[str], batch: MicroBatch) -> str:
         """Step 9: put the files of accepted rows where no reader looks; returns the mark to publish them by."""
         with batch.watch(Step.STAGE):
             held = self._held
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
 
-    def discard(self, files: list[str]) -> None:
-        """Delete files that will not be staged."""
-        self._table.delete_files(files)
-
-    def publish(
+    def _commit(
         self, files: list[str], mark: str, batch: MicroBatch, decision: Decision, dropped_digest: str
     ) -> Ledger:
         """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
         held = self._held
         ahead = self._settled.after(batch.end)
-        for _ in range(_STAGE_ATTEMPTS):
+        for _ in range(STAGE_ATTEMPTS):
             with batch.watch(Step.PUBLISH):
                 ends = held.scan_from
                 if decision.quarantined:  # otherwise nothing was added since
@@ -184,7 +214,7 @@ class StagedSink:
                 self._ledger, self._settled = published, ahead
                 self._table.tidy(files)
                 return published
-            mark = self.stage(files, batch)
+            mark = self._stage(files, batch)
         raise Unavailable(f"{self._table.name}: other commits kept moving the table while a batch was staged")
 
     @property
@@ -203,10 +233,8 @@ class StagedSink:
             before = start.new_ledger(name, scan_from, slots)
         require_own(before, start.plan.contract.id, self._table.name)
         claimed = before.claim(slots, uuid4().hex[:8])
-        for _ in range(_STAGE_ATTEMPTS):
-            if self._table.publish(self._table.stage([], claimed), held, claimed):
-                return claimed
-        raise Unavailable(f"{self._table.name}: other commits kept moving the table during the claim")
+        move_ledger(self._table, held, claimed, "claim")
+        return claimed
 
     def _require_unwritten(self, start: StreamStart, name: str) -> None:
         """Raise StreamStopped when a stream without a ledger has written already."""
@@ -223,59 +251,22 @@ def own_ledger_name(table: LedgerStore, stream: str) -> str:
 
 
 @dataclass(slots=True)
-class JudgedFiles:
-    """A judged batch: its accepted rows in files that no snapshot names, its refused records in files of the driver."""
+class TableParts:
+    """Accepted rows of a batch in parts that no reader sees, by the names of these."""
 
-    sink: StagedSink
-    batch: MicroBatch
-    results: TaskResults
-    _is_decided: bool = False
+    table: LedgerStore
+    names: list[str]
+    _is_taken: bool = False
 
-    def write(self, decision: Decision) -> Published:
-        """Write refused records to the quarantine topic, and let the table have the files of the others.
-
-        They are staged meanwhile: staging is invisible, and the commit waits for both.
-        """
-        if decision.refusal:
-            return self._refuse(decision)
-        self._is_decided = True
-        files = self.results.files()
-        with ThreadPoolExecutor(1, thread_name_prefix="stage") as pool:
-            staging = pool.submit(
-                inheritable_thread_target(self.batch.rows.sparkSession)(self.sink.stage), files, self.batch
-            )
-            with self.batch.watch(Step.QUARANTINE):
-                evidence = self.sink.quarantine(self.results.refused, self.batch)
-                digest = self.sink.note_dropped(self.results.dropped())
-            mark = staging.result()
-        return Published(self.sink.publish(files, mark, self.batch, decision, digest), evidence)
-
-    def _refuse(self, decision: Decision) -> Published:
-        """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.
-
-        The files hold typed columns only. It happens seldom; to keep the bytes of every batch would cost all of them.
-        """
-        refusal = BatchRefusal(self.batch.end, decision.refusal)
-        refusals = (*self.batch.asked.refusals, refusal)
-        asked = Asked(refusals=refusals, set_aside=self.batch.asked.set_aside)
-        again = self.sink.judge(replace(self.batch, asked=asked))
-        try:
-            quarantined = sum(
-                each.records for each in again.results.tallies if each.disposition is Disposition.QUARANTINED
-            )
-            if quarantined + len(self.batch.settled) != decision.quarantined:
-                raise Unavailable(
-                    f"{self.sink.name}: the records of a refused batch were others when they were read again"
-                )
-            return again.write(replace(decision, refusal=()))
-        finally:
-            again.release()
+    def take(self) -> list[str]:
+        """Return the names for publishing; `release` then deletes nothing."""
+        self._is_taken = True
+        return self.names
 
     def release(self) -> None:
-        """Delete the refused records, and the files of a batch that was not to be written."""
-        self.results.refused.release()
-        if not self._is_decided:
-            self.sink.discard(self.results.files())
+        """Delete the parts of a batch that is not published."""
+        if not self._is_taken:
+            self.table.delete_files(self.names)
 
 
 def _of_slot(rows: pa.RecordBatch, slot: int, slots: int) -> pa.RecordBatch:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidegate.contracts.columns.table_limits import TableLimits
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.worker.data_files import RowTarget
+
+STAGE_ATTEMPTS: Final = 5
+"""How often a batch is staged again when others commit to the table meanwhile."""
+MANY_SNAPSHOTS: Final = 5_000
+"""With so many a commit takes seconds: worth a warning, and at a start worth to be expired before the claim."""
 
 
 class LedgerStore(Protocol):
@@ -88,3 +94,13 @@ class LedgerStore(Protocol):
     def delete_files(self, files: Sequence[str]) -> None:
         """Delete parts that will not be published."""
         ...
+
+
+def move_ledger(
+    table: LedgerStore, held: Ledger | None, new: Ledger, during: str, *, is_rebuilt: bool = False
+) -> None:
+    """Publish an empty batch that moves the ledger to `new`. Raise what `publish` raises."""
+    for _ in range(STAGE_ATTEMPTS):
+        if table.publish(table.stage([], new), held, new, is_rebuilt=is_rebuilt):
+            return
+    raise Unavailable(f"{table.name}: other commits kept moving the table during the {during}; try again")

@@ -8,8 +8,7 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.sinks.iceberg_expiry import MANY_SNAPSHOTS
-from tidegate.spark_jobs.sinks.store import LedgerStore
+from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS, LedgerStore
 
 log = structlog.get_logger()
 

@@ -1,57 +1,123 @@
-"""Compare the verdicts of two versions in a worker of a table sink, where the records are."""
+"""Compare the verdicts of two versions in a worker, where the records are.
+
+Whatever goes wrong with the other version is caught here: it is reported, and no verdict of the enforced one depends on it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from collections import Counter
+from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.bounds import LONGEST_POINTER, MOST_RULES
+from tidegate.contracts.stream.counts import LONGEST_CODE, RuleCount, RuleKey, rule_counts
+from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult, ShadowSample
+from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.worker.judge import schema_headers
-from tidegate.spark_jobs.worker.shadow import Differences, Original, Shadow
+from tidegate.spark_jobs.worker.shadow import Shadow, could_not_judge
+
+_MOST_SAMPLES: Final = 10
+_SAMPLES_OF_A_KIND: Final = 3
+_MOST_REASONS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Comparing:
-    """Judges the records of one task by the shadow too. Costs nothing where there is none."""
+class ShadowComparison:
+    """Judge the records of one task by the shadow too, and count where its verdicts differ from the enforced ones."""
 
-    shadow: Shadow | None
-    differences: Differences | None = None
-    typed: bool = True
+    def __init__(self, active: EnforcementPlan, shadow: Shadow, *, typed: bool) -> None:
+        self._active = active
+        self._shadow = shadow
+        self._typed = typed
+        self._compared = self._would_stop = 0
+        self._kinds: Counter[tuple[Change, bytes | None]] = Counter()
+        self._samples: list[ShadowSample] = []
+        self._failure: str | None = None
 
     @classmethod
-    def of(cls, plan: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self:
-        """Begin to compare verdicts of `judge`, or with `typed` of `judge_typed`."""
-        if shadow is None or shadow.pickled is None:
-            return cls(None)
-        return cls(shadow, Differences(plan, shadow, typed=typed), typed)
+    def of(cls, active: EnforcementPlan, shadow: Shadow | None, *, typed: bool) -> Self | None:
+        """Begin to compare verdicts of `judge`, or with `typed` of `judge_typed`; None where there is no shadow."""
+        return None if shadow is None or shadow.pickled is None else cls(active, shadow, typed=typed)
 
     def add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:
         """Compare the enforced verdicts of a batch of the columns of INPUT with those of the shadow. Never raises."""
-        if self.shadow is None or self.differences is None:
-            return
-        headers, timestamps = batch.column("headers"), batch.column("timestamp")
-        shadow = self.shadow.judge(
-            batch.column("value"),
-            Moments(records=timestamps),
-            lambda plan: schema_headers(plan, headers),
-            batch.column("key"),
-            typed=self.typed,
+        try:
+            self._add(batch, judged)
+        except Exception as error:  # noqa: BLE001 - a report is worth no batch
+            self._failure = could_not_judge(type(error).__name__)
+
+    def result(self) -> ShadowResult:
+        """Return what was found."""
+        sums = {change: self._by_rule(change) for change in Change}
+        totals = {
+            change: sum(records for (of, _), records in self._kinds.items() if of is change)
+            for change in Change
+        }
+        return ShadowResult(
+            version=self._shadow.version,
+            compared=self._compared,
+            would_refuse=totals[Change.REFUSE],
+            would_accept=totals[Change.ACCEPT],
+            would_stop=self._would_stop,
+            refused_by=sums[Change.REFUSE],
+            accepted_by=sums[Change.ACCEPT],
+            samples=tuple(self._samples),
+            failure=self._failure,
         )
 
-        def look(plan: EnforcementPlan, index: int) -> Original:
-            header = schema_headers(plan, headers.slice(index, 1))
-            return Original(
-                batch.column("value")[index].as_py(),
-                None if header is None else header[0].as_py(),
-                timestamps.slice(index, 1),
-                batch.column("key")[index].as_py(),
-            )
+    def _add(self, batch: pa.RecordBatch, judged: pa.StructArray) -> None:
+        shadow = self._judge(batch)
+        before, after = np.asarray(judged.field(0)), np.asarray(shadow.field(0))
+        self._compared += len(after)
+        stop = int(Disposition.FAILED)
+        self._would_stop += int(((after == stop) & (before != stop)).sum())
+        was_refused, is_refused = before > int(Disposition.ALERTED), after > int(Disposition.ALERTED)
+        for index in np.flatnonzero(was_refused != is_refused).tolist():
+            change = Change.REFUSE if is_refused[index] else Change.ACCEPT
+            failed = (shadow if change is Change.REFUSE else judged).field(1)[index].as_py()
+            self._kinds[change, failed] += 1
+            if self._kinds[change, failed] <= _SAMPLES_OF_A_KIND and len(self._samples) < _MOST_SAMPLES:
+                self._samples.append(self._sample(batch.slice(index, 1), change))
 
-        self.differences.add(batch, judged, shadow, look)
+    def _judge(self, batch: pa.RecordBatch) -> pa.StructArray:
+        plan, values = self._shadow.plan(), batch.column("value")
+        moments, headers = Moments(records=batch.column("timestamp")), schema_headers(plan, batch["headers"])
+        if self._typed:
+            return plan.judge_typed(values, moments, headers, batch.column("key"))
+        return plan.judge(values, moments, headers)
 
-    def finish(self) -> tuple[bytes, ...]:
-        """Return what was found, if something was looked for, to be read by `merged`."""
-        return () if self.differences is None else (self.differences.result().model_dump_json().encode(),)
+    def _sample(self, record: pa.RecordBatch, change: Change) -> ShadowSample:
+        plan = self._refusing(change)
+        headers = schema_headers(plan, record.column("headers"))
+        verdict = plan.explain(
+            record.column("value")[0].as_py(),
+            None if headers is None else headers[0].as_py(),
+            typed=self._typed,
+            moments=Moments(records=record.column("timestamp")),
+            key=record.column("key")[0].as_py(),
+        )
+        return ShadowSample(
+            partition=record.column("partition")[0].as_py(),
+            offset=record.column("offset")[0].as_py(),
+            change=change,
+            reasons=tuple(
+                ShadowReason(
+                    stage=each.stage, code=each.code[:LONGEST_CODE], pointer=each.pointer[:LONGEST_POINTER]
+                )
+                for each in verdict.violations[:_MOST_REASONS]
+            ),
+        )
+
+    def _by_rule(self, change: Change) -> tuple[RuleCount, ...]:
+        counts: Counter[RuleKey] = Counter()
+        kinds = [(failed, records) for (of, failed), records in self._kinds.items() if of is change]
+        for failed, records in kinds:
+            for slot in self._refusing(change).failed_slots(failed):
+                counts[slot.stage, slot.code, slot.severity] += records
+        return rule_counts(counts)[:MOST_RULES]
+
+    def _refusing(self, change: Change) -> EnforcementPlan:
+        return self._shadow.plan() if change is Change.REFUSE else self._active

@@ -25,7 +25,7 @@ _IMPORTED_BEFORE_THE_FORK = (
     "tidegate.spark_jobs.worker.judge",
     "tidegate.spark_jobs.worker.data_files",
     "tidegate.spark_jobs.worker.task_slots",
-    "tidegate.spark_jobs.sinks.postgresql_rows",
+    "tidegate.spark_jobs.sinks.postgresql.rows",
     "pyiceberg.io.pyarrow",
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,28 @@ from pyspark import TaskContext
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
+from tidegate.contracts.stream.decide import FailedRecord
 from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.crashes import crashes_without_values
-from tidegate.spark_jobs.worker.comparing import Comparing
+from tidegate.spark_jobs.worker.comparing import ShadowComparison
 from tidegate.spark_jobs.worker.judge import schema_headers
 from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
 from tidegate.spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
+from tidegate.spark_jobs.worker.result_kinds import (
+    AcceptedPart,
+    AcceptedPiece,
+    BytesRead,
+    DroppedOffsets,
+    ExpectationPartials,
+    LibraryRows,
+    Piece,
+    RecordCount,
+    RefusedFile,
+    RefusedPiece,
+    Result,
+    ShadowFound,
+    as_batch,
+)
 
 INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(headers) AS headers")
 """What a worker needs of the Kafka source, as SQL expressions.
@@ -38,37 +54,6 @@ INPUT: Final = ("partition", "offset", "timestamp", "key", "value", "to_json(hea
 Headers cross as JSON, their values in base64: Spark asks for the size of a batch at every row, and the size of a column
 of lists takes it time in proportion to the rows so far.
 """
-
-RESULT: Final = pa.schema(
-    [
-        ("disposition", pa.int8()),
-        ("failed", pa.binary()),
-        ("records", pa.int64()),
-        ("file", pa.string()),
-        ("refused_file", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("offsets", pa.binary()),
-        ("bytes", pa.int64()),
-        ("noted", pa.binary()),
-        ("rows", pa.binary()),
-        ("shadow", pa.binary()),
-        ("piece", pa.int64()),
-        ("kept", pa.binary()),
-        ("refused", pa.binary()),
-    ]
-)
-"""What a worker returns, rows of ten kinds: counts (partition, disposition, failed, records); what was read (partition, bytes);
-offsets of dropped records as a Roaring bitmap of 64 bits (partition, offsets);
-files of accepted rows (file) and of refused records (refused_file); of the records that must not pass the first of each
-source partition (disposition, failed, partition, offset); for expectations what was noted, and rows as Great Expectations is
-to see them; what another version of the contract would have made of the records; and records that go through Spark, accepted
-(kept) or refused, each value with a number (piece) that no other of the batch has."""
-
-RESULT_DDL: Final = (
-    "disposition tinyint, failed binary, records bigint, file string, refused_file string, partition int, offset bigint, "
-    "offsets binary, bytes bigint, noted binary, rows binary, shadow binary, piece bigint, kept binary, refused binary"
-)
 
 DELETED: Final = "_deleted"
 """Column of rows that wait to be merged: whether a row is a tombstone, which holds the primary key alone."""
@@ -141,15 +126,15 @@ def judge_and_write(
         ):
             task = _Task(plan, asked, accepted_part, refused_part, typed=target.is_typed)
             for batch in batches:
-                for row in task.judge(batch):
-                    yield pa.RecordBatch.from_pylist([row], RESULT)
-        yield pa.RecordBatch.from_pylist(task.finish(), RESULT)
+                for result in task.judge(batch):
+                    yield as_batch([result])
+        yield as_batch(task.finish())
 
     return work
 
 
 class _Task:
-    """What one attempt of one task does with its records, and what it has to tell of them: rows of RESULT."""
+    """Judge and hand over the records of one attempt of one task, and return its results."""
 
     def __init__(
         self, plan: EnforcementPlan, asked: Asked, accepted: OpenPart, refused: RecordPart, *, typed: bool
@@ -160,14 +145,14 @@ class _Task:
         self._refused = refused
         self._is_typed = typed or bool(plan.expectations)
         self._noting = Noting(plan, asked.library_columns)
-        self._comparing = Comparing.of(plan, asked.shadow, typed=self._is_typed)
+        self._comparison = ShadowComparison.of(plan, asked.shadow, typed=self._is_typed)
         self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()
         self._dropped: dict[int, BitMap64] = {}
-        self._first_failed: dict[int, dict[str, Any]] = {}
-        self._pieces = count(_task().partitionId() << 32)
+        self._first_failed: dict[int, FailedRecord] = {}
+        self._numbers = count(_task().partitionId() << 32)
 
-    def judge(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    def judge(self, batch: pa.RecordBatch) -> Iterator[Result]:
         """Judge a batch of the columns of INPUT and hand its records over."""
         plan = self._plan
         self._bytes.update(_bytes_by_partition(batch))
@@ -183,36 +168,37 @@ class _Task:
         else:
             judged = plan.judge(batch.column("value"), moments, headers)
         columns = judged.field(2) if self._is_typed else None
-        self._comparing.add(batch, judged)
+        if self._comparison is not None:
+            self._comparison.add(batch, judged)
         dispositions, failed = self._asked.refuse(np.asarray(judged.field(0)), batch), judged.field(1)
         self._count(batch, dispositions, failed)
         is_written = dispositions <= int(Disposition.ALERTED)
         some_written = None if is_written.all() else pa.array(is_written)
-        yield from self._packed("kept", self._accepted.write(columns, batch, some_written))
+        yield from self._pieces(AcceptedPiece, self._accepted.write(columns, batch, some_written))
         for seen in self._noting.add(columns, some_written):
-            yield {"rows": seen}
+            yield LibraryRows(seen)
         refused = np.flatnonzero(dispositions == int(Disposition.QUARANTINED))
         if len(refused):
             yield from self._refuse(batch.take(pa.array(refused)), failed.take(pa.array(refused)))
         _note_dropped(self._dropped, batch, dispositions == int(Disposition.DROPPED))
         _note_first(self._first_failed, batch, failed, dispositions == int(Disposition.FAILED))
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Tell what there is to tell when all parts are complete."""
-        rows: list[dict[str, Any]] = [
-            {"partition": partition, "disposition": disposition, "failed": bits, "records": records}
-            for (partition, disposition, bits), records in self._counts.items()
-            if records
-        ]
-        rows += self._first_failed.values()
-        rows += [{"partition": partition, "bytes": read} for partition, read in self._bytes.items()]
-        rows += [{"partition": p, "offsets": bitmap.serialize()} for p, bitmap in self._dropped.items()]
-        rows += [{"file": name} for name in self._accepted.written]
-        rows += [{"refused_file": name} for name in self._refused.written]
+    def finish(self) -> Iterator[Result]:
+        """Yield the results that are known when all parts are complete."""
+        for (partition, disposition, failed), records in self._counts.items():
+            if records:
+                yield RecordCount(partition, disposition, failed, records)
+        yield from self._first_failed.values()
+        yield from (BytesRead(partition, read) for partition, read in self._bytes.items())
+        yield from (
+            DroppedOffsets(partition, found.serialize()) for partition, found in self._dropped.items()
+        )
+        yield from map(AcceptedPart, self._accepted.written)
+        yield from map(RefusedFile, self._refused.written)
         if (noted := self._noting.finish()) is not None:
-            rows.append({"noted": noted})
-        rows += [{"shadow": found} for found in self._comparing.finish()]
-        return rows
+            yield ExpectationPartials(noted)
+        if self._comparison is not None:
+            yield ShadowFound(self._comparison.result().model_dump_json().encode())
 
     def _count(self, batch: pa.RecordBatch, dispositions: npt.NDArray[np.int8], failed: pa.Array) -> None:
         partitions = np.asarray(batch.column("partition"))
@@ -223,14 +209,13 @@ class _Task:
         kinds = zip(partitions[others].tolist(), dispositions[others].tolist(), slots, strict=True)
         self._counts.update(kinds)
 
-    def _refuse(self, batch: pa.RecordBatch, failed: pa.Array) -> Iterator[dict[str, Any]]:
+    def _refuse(self, batch: pa.RecordBatch, failed: pa.Array) -> Iterator[Piece]:
         records = as_records(batch)
         rows = pa.RecordBatch.from_arrays([*records.columns, failed], schema=REFUSED)
-        return self._packed("refused", self._refused.write(rows))
+        return self._pieces(RefusedPiece, self._refused.write(rows))
 
-    def _packed(self, column: str, values: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-        for value in values:
-            yield {column: value, "piece": next(self._pieces)}
+    def _pieces(self, kind: type[Piece], packed: Iterable[bytes]) -> Iterator[Piece]:
+        return (kind(next(self._numbers), records) for records in packed)
 
 
 def _bytes_by_partition(batch: pa.RecordBatch) -> dict[int, int]:
@@ -262,21 +247,13 @@ def _note_dropped(
 
 
 def _note_first(
-    first: dict[int, dict[str, Any]],
-    batch: pa.RecordBatch,
-    failed: pa.Array,
-    is_failed: npt.NDArray[np.bool_],
+    first: dict[int, FailedRecord], batch: pa.RecordBatch, failed: pa.Array, is_failed: npt.NDArray[np.bool_]
 ) -> None:
     """Note of the records that must not pass the first of each source partition."""
     for index in np.flatnonzero(is_failed).tolist():
         partition, offset = batch.column("partition")[index].as_py(), batch.column("offset")[index].as_py()
-        if partition not in first or offset < first[partition]["offset"]:
-            first[partition] = {
-                "disposition": int(Disposition.FAILED),
-                "failed": failed[index].as_py(),
-                "partition": partition,
-                "offset": offset,
-            }
+        if partition not in first or offset < first[partition].offset:
+            first[partition] = FailedRecord(partition, offset, failed[index].as_py())
 
 
 class DataFile:

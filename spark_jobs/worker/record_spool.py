@@ -186,11 +186,10 @@ class Packed:
         return bytes(buffer.getvalue())
 
 
-def unpacked(arrays: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of arrays of binary, as `Packed` has made them."""
-    for array in arrays:
-        for value in array:
-            yield from pa.ipc.open_stream(value.as_buffer())
+def unpacked(packed: Iterable[bytes | pa.Buffer]) -> Iterator[pa.RecordBatch]:
+    """Yield the records that `Packed` has packed."""
+    for each in packed:
+        yield from pa.ipc.open_stream(each)
 
 
 @dataclass(frozen=True, slots=True)

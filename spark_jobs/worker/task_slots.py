@@ -61,7 +61,7 @@ def write_packed(target: SlotTarget) -> Callable[[Iterable[pa.RecordBatch]], Ite
             accepted = AcceptedRecords(target.to)
             records = 0
             with slot.producer.transaction() as send:
-                for rows in unpacked(batch.column(0) for batch in batches):
+                for rows in unpacked(value.as_buffer() for batch in batches for value in batch.column(0)):
                     records += send(accepted.of(slot.without_written(rows)))
             slot.keep(target.turn)
             yield pa.RecordBatch.from_pydict({"records": [records]}, WRITTEN)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.model import one_transaction, staged
 from tests.model.parts import Part
-from tidegate.spark_jobs.sinks import kafka
 from tidegate.spark_jobs.sinks import staged as staged_sink
+from tidegate.spark_jobs.sinks.kafka import sink as kafka
 from tidegate.spark_jobs.steps import Step
 
 ROOT = Path(__file__).parents[2]

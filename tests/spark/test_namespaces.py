@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 
 STREAMS = 4
 
@@ -30,7 +30,7 @@ def test_streams_that_start_at_once_share_a_new_namespace(spark: SparkSession) -
     ready = Barrier(STREAMS)
 
     def start(name: str) -> list[str]:
-        table = LedgerTable(spark, name)
+        table = IcebergTable(spark, name)
         ready.wait(timeout=60)
         table.ensure(plan)
         return spark.table(name).columns

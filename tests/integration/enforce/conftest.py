@@ -68,6 +68,7 @@ def make_line(
             checkpoints=tmp_path / "checkpoints",
             available_now=True,
             trigger_seconds=0.5,
+            expectations_proof_every=1,
         )
         contract_id = f"test.{topic.replace('-', '_')}"
         return Line(spark, defaults.model_copy(update=settings), topic, contract_id)

@@ -28,10 +28,10 @@ from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.reconcile.compare import reconcile_stream
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.sinks.catalogs import open_table
-from tidegate.spark_jobs.sinks.delta_table import DeltaTable, table_location
-from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
-from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable, table_location
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import StepObserver, ignore_steps
 
 SCHEMA: dict[str, Any] = {

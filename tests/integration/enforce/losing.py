@@ -11,7 +11,7 @@ from pyspark.sql.functions import col
 from tests.integration.enforce.line import Line
 from tidegate.contracts.stream.output_topics import LEDGER_TOPIC
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 
 def lose_ledger(line: Line) -> None:

@@ -35,7 +35,7 @@ from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.spark_jobs.adopt.adopt import Look, Skip, adopter
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
 SINKS = ("iceberg", "delta", "postgresql", "kafka")

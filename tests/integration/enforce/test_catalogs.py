@@ -16,8 +16,8 @@ from tidegate.gateway.embedded.java import Java
 from tidegate.spark_jobs.reconcile import compare as reconcile
 from tidegate.spark_jobs.session import CATALOG, catalog_options
 from tidegate.spark_jobs.settings import SinkSettings
-from tidegate.spark_jobs.sinks.catalogs import open_table
-from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 
 @pytest.fixture(params=["jdbc", pytest.param("rest", marks=pytest.mark.full)])

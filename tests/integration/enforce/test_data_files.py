@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, Sent, row
 from tidegate.contracts.errors import StreamStopped
-from tidegate.spark_jobs.sinks.catalogs import open_table
-from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 WIDE: dict[str, Any] = {
     "type": "object",

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.integration.enforce.line import KNOWN, SCHEMA, Line, row
 from tidegate.contracts.errors import Fenced, StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
-from tidegate.spark_jobs.sinks.delta_table import DeltaTable
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import RunDirectory
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
-from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 from tidegate.spark_jobs.steps import Step
 
 pytestmark = pytest.mark.full

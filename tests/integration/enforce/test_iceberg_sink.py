@@ -14,8 +14,8 @@ from tidegate.contracts.stream.counts import RuleCount
 from tidegate.contracts.stream.evidence import read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals, span
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.spark_jobs.sinks.catalogs import open_table
-from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
 from tidegate.spark_jobs.steps import Step
 
 WARNED = {"id": "amount-is-small", "kind": "range", "field": "/amount", "maximum": 100, "severity": "warning"}
@@ -221,7 +221,7 @@ def test_what_a_fenced_instance_stages_is_not_published(line: Line, spark: Spark
 
     def stage_meanwhile(_stream: str, step: Step) -> None:
         if step is Step.STAGE and not staged:
-            staged.append(LedgerTable(spark, table_name(line.contract_id)).stage([]))
+            staged.append(IcebergTable(spark, table_name(line.contract_id)).stage([]))
 
     line.enforce(stage_meanwhile)
     assert len(line.rows()) == 2
@@ -232,8 +232,8 @@ def test_compare_and_set_lets_one_of_two_through(line: Line, spark: SparkSession
     line.enforce()
     held = line.ledger()
     one, other = (
-        LedgerTable(spark, table_name(line.contract_id)),
-        LedgerTable(spark, table_name(line.contract_id)),
+        IcebergTable(spark, table_name(line.contract_id)),
+        IcebergTable(spark, table_name(line.contract_id)),
     )
     assert one.publish(one.stage([]), held, held.claim(1))
     with pytest.raises(Fenced):
@@ -245,7 +245,7 @@ def test_a_topic_made_anew_stops_the_stream(line: Line) -> None:
     line.produce(row(0))
     line.enforce()
     stolen = line.ledger().model_copy(update={"topic_id": "another"})
-    table = LedgerTable(line.spark, table_name(line.contract_id))
+    table = IcebergTable(line.spark, table_name(line.contract_id))
     assert table.publish(table.stage([]), line.ledger(), stolen)
     with pytest.raises(StreamStopped, match="was deleted and created again"):
         line.enforce()

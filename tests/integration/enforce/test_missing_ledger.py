@@ -11,7 +11,7 @@ from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY, table_name
+from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, table_name
 
 SINKS = ("iceberg", "delta", "postgresql", "kafka")
 

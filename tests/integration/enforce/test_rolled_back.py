@@ -15,9 +15,9 @@ from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.spark_jobs.sinks.iceberg_history import PROOF_TAGS, PUBLISHED_TAG
-from tidegate.spark_jobs.sinks.iceberg_table import LedgerTable, table_name
-from tidegate.spark_jobs.sinks.postgresql_table import qualified_name
+from tidegate.spark_jobs.sinks.iceberg.history import PROOF_TAGS, PUBLISHED_TAG
+from tidegate.spark_jobs.sinks.iceberg.table import IcebergTable, table_name
+from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
 Rollback = Callable[[], None]
@@ -147,7 +147,7 @@ def tags(line: Line) -> set[str]:
 
 def maintain(line: Line) -> None:
     """Do what a stream does every few minutes, also while it has nothing to write."""
-    LedgerTable(line.spark, table_name(line.contract_id)).maintain()
+    IcebergTable(line.spark, table_name(line.contract_id)).maintain()
 
 
 @pytest.mark.parametrize("is_maintained", [True, False])

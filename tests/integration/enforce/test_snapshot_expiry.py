@@ -16,15 +16,15 @@ from benchmarks.table_growth import KEPT
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.test_rolled_back import insert_by_hand, roll_back, snapshots
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.sinks.iceberg_expiry import SnapshotRetention
-from tidegate.spark_jobs.sinks.iceberg_table import BRANCH, LedgerTable, table_name
+from tidegate.spark_jobs.sinks.iceberg.expiry import SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg.table import BRANCH, IcebergTable, table_name
 from tidegate.spark_jobs.steps import Step
 
 AT_ONCE = SnapshotRetention(most=2, protected_seconds=0)
 
 
-def table_of(line: Line, retention: SnapshotRetention = AT_ONCE) -> LedgerTable:
-    return LedgerTable(line.spark, table_name(line.contract_id), retention=retention)
+def table_of(line: Line, retention: SnapshotRetention = AT_ONCE) -> IcebergTable:
+    return IcebergTable(line.spark, table_name(line.contract_id), retention=retention)
 
 
 def fill(line: Line, batches: int) -> None:
@@ -85,7 +85,7 @@ def test_files_that_merges_have_replaced_are_deleted(line: Line) -> None:
         line.produce(row(0, amount))
         line.enforce(**upserting)
     folder = line.settings.warehouse / Path(*line.contract_id.split(".")) / "data"
-    table = LedgerTable(
+    table = IcebergTable(
         line.spark,
         table_name(line.contract_id),
         "copy-on-write",
@@ -126,7 +126,7 @@ def test_an_expiry_that_comes_between_costs_no_second_staging(line: Line, spark:
     fill(line, 3)
     expired: list[int] = []
 
-    class Overtaken(LedgerTable):
+    class Overtaken(IcebergTable):
         def _commit(self, *arguments: Any) -> bool:
             if not expired:
                 before = len(snapshots(line))

@@ -15,9 +15,9 @@ from tidegate.contracts.errors import Fenced, NotFoundError, StreamStopped
 from tidegate.contracts.stream.evidence import read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from tidegate.contracts.verdict import Stage
-from tidegate.spark_jobs.sinks.catalogs import open_table
-from tidegate.spark_jobs.sinks.delta_table import DeltaTable
-from tidegate.spark_jobs.sinks.iceberg_table import LEDGER_PROPERTY
+from tidegate.spark_jobs.sinks.delta.table import DeltaTable
+from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
+from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY
 
 KEYED = {"primary_key": ["id"], "tombstones": "delete"}
 COPYING = pytest.param(("iceberg", "copy-on-write"), id="iceberg-cow")

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from tests.postgresql import Postgresql, for_psycopg
 from tidegate.spark_jobs.settings import JobSettings
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 CONTRACT_ID = "hospital.admissions"
 

@@ -14,8 +14,8 @@ from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger, PublishedBatch
 from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.sinks.postgresql_rows import CopyTarget
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.postgresql.rows import CopyTarget
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
 NEW = Ledger(

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from tests.integration.postgresql.staging import Record, claimed, plan_of, stage
 from tidegate.contracts.stream.ledger import BatchTotals, PublishedBatch
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 KEYS = "abcd"
 EVENTS = st.lists(

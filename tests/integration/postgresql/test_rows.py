@@ -14,8 +14,8 @@ import pytest
 from tests.integration.postgresql.staging import Record, claimed, plan_of, publish, stage, stage_at
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.spark_jobs.sinks.postgresql_rows import CopyTarget
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.postgresql.rows import CopyTarget
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 FIELDS: dict[str, Any] = {
     "flag": {"type": "boolean"},

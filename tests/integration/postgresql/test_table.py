@@ -12,7 +12,7 @@ import pytest
 from tests.integration.postgresql.staging import NEW, Record, claimed, plan_of, publish, stage
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
-from tidegate.spark_jobs.sinks.postgresql_table import PostgresqlTable
+from tidegate.spark_jobs.sinks.postgresql.table import PostgresqlTable
 
 MakeTable = Callable[..., PostgresqlTable]
 KEYED: dict[str, Any] = {"primary_key": ["id"]}

@@ -92,7 +92,7 @@ def test_past_what_has_failed_batches_are_whole() -> None:
 
 
 def crash(text: str) -> PythonException:
-    return PythonException(f"Traceback:\n  File x\nspark_jobs.crashes.WorkerCrash: {text}\n")
+    return PythonException(f"Traceback:\n  File x\ntidegate.spark_jobs.crashes.WorkerCrash: {text}\n")
 
 
 @pytest.mark.parametrize(

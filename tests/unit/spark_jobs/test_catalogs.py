@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.spark_jobs.settings import SinkSettings
-from tidegate.spark_jobs.sinks.catalogs import for_pyiceberg, open_table
+from tidegate.spark_jobs.sinks.iceberg.catalogs import for_pyiceberg, open_table
 
 
 def settings(warehouse: Path, **properties: str) -> SinkSettings:

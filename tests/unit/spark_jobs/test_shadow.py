@@ -18,7 +18,7 @@ from tidegate.contracts.stream.shadow import Change, ShadowReason, ShadowResult
 from tidegate.contracts.verdict import Stage
 from tidegate.spark_jobs.job.shadow_source import RegistryShadows
 from tidegate.spark_jobs.sinks.merging import merge_limits
-from tidegate.spark_jobs.worker.comparing import Comparing
+from tidegate.spark_jobs.worker.comparing import ShadowComparison
 from tidegate.spark_jobs.worker.shadow import Shadow, merged
 
 FAILING = {**KNOWN, "id": "never-7", "values": [7], "on_violation": "fail"}
@@ -53,11 +53,12 @@ def batch_of(*values: Any) -> pa.RecordBatch:
 
 
 def compared(active: EnforcementPlan, shadow: Shadow, batch: pa.RecordBatch) -> ShadowResult:
-    comparing = Comparing.of(active, shadow, typed=True)
-    comparing.add(
-        batch, active.judge_typed(batch.column("value"), Moments(records=batch.column("timestamp")))
-    )
-    result = merged(shadow, comparing.finish())
+    found = []
+    if (comparison := ShadowComparison.of(active, shadow, typed=True)) is not None:
+        judged = active.judge_typed(batch.column("value"), Moments(records=batch.column("timestamp")))
+        comparison.add(batch, judged)
+        found.append(comparison.result().model_dump_json().encode())
+    result = merged(shadow, found)
     assert result is not None
     return result
 
@@ -127,7 +128,8 @@ def test_a_shadow_that_cannot_be_made_in_a_worker_is_reported_and_raises_nothing
 
 def test_a_shadow_without_a_plan_says_why_and_compares_nothing() -> None:
     shadow = Shadow("2.0.0", failure="the registry does not answer")
-    assert Comparing.of(plan_of(), shadow, typed=True).finish() == ()
+    assert ShadowComparison.of(plan_of(), shadow, typed=True) is None
+    assert ShadowComparison.of(plan_of(), None, typed=True) is None
     assert merged(shadow, ()) == ShadowResult(version="2.0.0", failure="the registry does not answer")
     assert merged(None, ()) is None
 

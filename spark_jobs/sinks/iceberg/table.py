@@ -14,15 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import structlog
-from pyspark.sql.types import (
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from tidegate.contracts.columns.table_limits import NO_LIMITS, TableLimits
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
@@ -33,8 +25,8 @@ from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.session import CATALOG
 from tidegate.spark_jobs.settings import MergeMode
 from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
-from tidegate.spark_jobs.sinks.iceberg_expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
-from tidegate.spark_jobs.sinks.iceberg_history import (
+from tidegate.spark_jobs.sinks.iceberg.expiry import DEFAULT_RETENTION, SnapshotExpiry, SnapshotRetention
+from tidegate.spark_jobs.sinks.iceberg.history import (
     FOREVER_MS,
     PUBLISHED_TAG,
     STAGED,
@@ -51,6 +43,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_key,
     require_mode,
 )
+from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
 from tidegate.spark_jobs.worker.data_files import DELETED, FileTarget
 from tidegate.spark_jobs.worker.judge import column_types
@@ -69,33 +62,6 @@ _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property"
 _MERGED = "spark.merge-into.num-target-rows"
 _COMMIT_ATTEMPTS = 10
 
-PROVENANCE = StructType(
-    [
-        StructField(
-            "_source",
-            StructType(
-                [
-                    StructField("topic", StringType()),
-                    StructField("partition", IntegerType()),
-                    StructField("offset", LongType()),
-                    StructField("timestamp", TimestampType()),
-                ]
-            ),
-        ),
-        StructField("_contract", StringType()),
-    ]
-)
-"""What every row carries after its typed columns: where it came from, and which contract version let it in."""
-
-SOURCE = pa.struct(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-    ]
-)
-
 _TABLE_PROPERTIES = {
     "format-version": "2",
     # Rows arrive by source partition; shuffling them costs more than it helps.
@@ -112,7 +78,7 @@ def table_name(contract_id: str) -> str:
     return f"{CATALOG}.{'_'.join(namespace) or 'tidegate'}.{table}"
 
 
-class LedgerTable:
+class IcebergTable:
     """One table of the catalog `lake`: its definition through Spark, its commits through Iceberg's own classes."""
 
     kind = "iceberg"

@@ -27,7 +27,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.spark_jobs.session import CATALOG, catalog_properties
 from tidegate.spark_jobs.settings import SinkSettings
-from tidegate.spark_jobs.sinks.iceberg_table import table_name
+from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
 _SETTING: Final = "TIDEGATE_CATALOG_PROPERTIES"
 _TYPES: Final = ("rest", "hive", "glue")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -21,9 +21,8 @@ from tidegate.contracts.errors import Fenced
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
-from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Position, Settled, Vector
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Settled, Vector
 from tidegate.contracts.stream.masked_values import MaskedValues
-from tidegate.contracts.stream.positions import Positions
 from tidegate.spark_jobs.kafka.dropped import DroppedTopic
 from tidegate.spark_jobs.kafka.kafka_ledger import (
     ensure_ledger_topic,
@@ -36,12 +35,13 @@ from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProduce
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
 from tidegate.spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
-from tidegate.spark_jobs.sinks.sink import MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.steps import Step, Stopwatch
 from tidegate.spark_jobs.worker.judge import worker_errors
 from tidegate.spark_jobs.worker.record_spool import Packing, RecordTarget, SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, accepted_records, refused_records
+from tidegate.spark_jobs.worker.result_kinds import COLUMNS, AcceptedPiece
 from tidegate.spark_jobs.worker.task_results import TaskResults
 from tidegate.spark_jobs.worker.task_slots import WRITTEN_DDL, SlotTarget, write_packed
 
@@ -176,29 +176,58 @@ class KafkaSink:
         """Let go of the producer."""
         self._producer = None
 
-    def judge(self, batch: MicroBatch) -> JudgedRecords:
+    def judge(self, batch: MicroBatch) -> JudgedBatch[SpooledRecords | KeptRows]:
         """Judge the rows that are not settled; the accepted ones are kept for the writer."""
         settled, spool = self._settled.within(batch.start, batch.end), self._spool
-        if self._tasks:
-            return self._judge_for_tasks(batch, settled)
-        target = RecordTarget(spool.parts("accepted"))
-        with spool.kept(judged_rows(batch, settled, target, spool.parts("refused"))) as kept:
-            results = spool.results(kept, batch)
-            return JudgedRecords(self, batch, results, spool.accepted(kept, results))
-
-    def _judge_for_tasks(self, batch: MicroBatch, settled: Collection[Position]) -> JudgedRecords:
-        """Judge a batch whose tasks will write what they accept: Spark keeps it where they are."""
-        spool = self._spool
-        target, refused = RecordTarget(Packing()), spool.parts("refused")
-        kept = judged_rows(batch, settled, target, refused, self._tasks).persist()
+        target = RecordTarget(Packing() if self._tasks else spool.parts("accepted"))
+        judged = judged_rows(batch, settled, target, spool.parts("refused"), self._tasks or None)
+        if not self._tasks:
+            with spool.kept(judged) as kept:
+                results = spool.results(kept, batch)
+                return JudgedBatch(batch, results, spool.accepted(kept, results))
+        kept = judged.persist()  # where it is judged: tasks will write what they accept
         try:
             results = spool.results(kept, batch)
         except BaseException:
             kept.unpersist()
             raise
-        return JudgedRecords(self, batch, results, KeptRows(kept, results, spool))
+        return JudgedBatch(batch, results, KeptRows(kept, results, spool))
 
-    def write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
+    def publish(self, judged: JudgedBatch[SpooledRecords | KeptRows], decision: Decision) -> Published:
+        """Write refused records, accepted ones, dropped positions and the ledger, in one transaction.
+
+        Accepted records that Spark keeps are written by tasks before. Of a batch that is refused as a whole all are refused.
+        """
+        refused: Iterator[pa.RecordBatch] = judged.results.refused.batches()
+        accepted: Iterator[pa.RecordBatch] = iter(())
+        if decision.refusal:
+            refused = chain(refused, judged.accepted.batches())
+        elif isinstance(judged.accepted, KeptRows):
+            self._write_in_tasks(judged.accepted, judged.batch)
+        else:
+            accepted = judged.accepted.batches()
+        held, batch = self._held, judged.batch
+        assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
+        ahead = self._settled.after(batch.end)
+        # Where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
+        scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
+        noted, digest = self._dropped.records(held, judged.results.dropped())
+        new = held.publish(batch.published(decision, scan_from, self._slots, digest))
+        refusals = (BatchRefusal(batch.end, decision.refusal),) if decision.refusal else ()
+        evidence: Counter[RuleKey] = Counter()
+        quarantine = Destination(self._quarantine, held, batch.plan)
+        records: Iterator[OutputRecord] = chain(
+            refused_records(refused, quarantine, evidence, Decided(refusals, batch.asked.set_aside)),
+            accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
+            noted,
+            [ledger_record(new)],
+        )
+        with batch.watch(Step.PUBLISH), self._noticing_fences():
+            self._producer.write(records)
+        self._ledger, self._settled = new, ahead
+        return Published(new, evidence)
+
+    def _write_in_tasks(self, accepted: KeptRows, batch: MicroBatch) -> None:
         """Let tasks write accepted records, those of each partition one: all committed before the ledger."""
         turns = self._turns
         target = SlotTarget(
@@ -214,38 +243,6 @@ class KafkaSink:
         self._turns = (target.turn,) * tasks + turns[tasks:]
         self._end = self._topics.latest(self._accepted.name)
 
-    def commit(
-        self,
-        accepted: Iterator[pa.RecordBatch],
-        refused: Iterator[pa.RecordBatch],
-        dropped: Positions,
-        decision: Decision,
-        batch: MicroBatch,
-    ) -> Published:
-        """Write refused records, accepted ones that no task has written, dropped positions and the ledger, in one transaction."""
-        held = self._held
-        assert self._producer is not None, "the sink was not started"  # noqa: S101 - a programming error
-        ahead = self._settled.after(batch.end)
-        # Where the accepted topic ended when tasks last wrote to it. What the driver writes is never ahead of its ledger.
-        scan_from = ahead.scan_from({self._accepted.name: self._end}) if self._tasks or len(ahead) else {}
-        noted, digest = self._dropped.records(held, dropped)
-        new = held.publish(batch.published(decision, scan_from, self._slots, digest))
-        refusals: tuple[BatchRefusal, ...] = ()
-        if decision.refusal:
-            refusals = (BatchRefusal(batch.end, decision.refusal),)
-        evidence: Counter[RuleKey] = Counter()
-        quarantine = Destination(self._quarantine, held, batch.plan)
-        records: Iterator[OutputRecord] = chain(
-            refused_records(refused, quarantine, evidence, Decided(refusals, batch.asked.set_aside)),
-            accepted_records(accepted, Destination(self._accepted, held, batch.plan)),
-            noted,
-            [ledger_record(new)],
-        )
-        with batch.watch(Step.PUBLISH), self._noticing_fences():
-            self._producer.write(records)
-        self._ledger, self._settled = new, ahead
-        return Published(new, evidence)
-
     @property
     def _held(self) -> Ledger:
         assert self._ledger is not None, "the sink was not started"  # noqa: S101 - a programming error
@@ -253,35 +250,8 @@ class KafkaSink:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedRecords:
-    """A judged batch: what is accepted is held elsewhere, what is refused and what is counted is here."""
-
-    sink: KafkaSink
-    batch: MicroBatch
-    results: TaskResults
-    accepted: SpooledRecords | KeptRows
-
-    def write(self, decision: Decision) -> Published:
-        """Write accepted and refused records and the ledger. Of a batch that is refused as a whole all are refused."""
-        refused = self.results.refused.batches()
-        accepted: Iterator[pa.RecordBatch] = iter(())
-        if decision.refusal:
-            refused = chain(refused, self.accepted.batches())
-        elif isinstance(self.accepted, KeptRows):
-            self.sink.write_in_tasks(self.accepted, self.batch)
-        else:
-            accepted = self.accepted.batches()
-        return self.sink.commit(accepted, refused, self.results.dropped(), decision, self.batch)
-
-    def release(self) -> None:
-        """Let go of the records."""
-        self.results.refused.release()
-        self.accepted.release()
-
-
-@dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Accepted records that Spark keeps where they were judged, `kept` of RESULT."""
+    """Accepted records that Spark keeps where they were judged, in rows of RESULT."""
 
     kept: DataFrame
     results: TaskResults
@@ -290,7 +260,8 @@ class KeptRows:
     @property
     def packed(self) -> DataFrame:
         """The records as `Packing` gives them, one binary column."""
-        return self.kept.filter("kept is not null").select("kept")
+        column = COLUMNS[AcceptedPiece]
+        return self.kept.filter(f"{column} IS NOT NULL").select(f"{column}.records")
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Bring them here and read them."""

@@ -17,16 +17,15 @@ import structlog
 
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.sinks.iceberg_history import STAGED, contains, published_snapshot
+from tidegate.spark_jobs.sinks.iceberg.history import STAGED, contains, published_snapshot
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line
+from tidegate.spark_jobs.sinks.store import MANY_SNAPSHOTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = structlog.get_logger()
 
-MANY_SNAPSHOTS: Final = 5_000
-"""With so many a commit takes seconds: worth a warning, and at a start worth to be expired before the claim."""
 _MUCH_METADATA_BYTES: Final = 16 * 1024 * 1024
 _MANY_FILES: Final = 100_000
 _MOST_STEPS: Final = 1_000

@@ -19,6 +19,7 @@ from pyspark.sql import functions
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS
+from tidegate.spark_jobs.sinks.settling import keep_as_it_is
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,8 +166,7 @@ class TableHistory:
         forward = f"CALL {catalog}.system.set_current_snapshot(table => '{table}', ref => '{PUBLISHED_TAG}');"
         return (
             f"To bring these records back, run in Spark: {forward} what others have committed since is then undone. To "
-            f"keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and `tidegate "
-            f"adopt {held.stream} --replace` rebuilds the ledger from the rows that are there"
+            f"{keep_as_it_is(held.stream)}"
         )
 
     def _require_same_position(self, published: Any, held: Ledger) -> None:

@@ -1,6 +1,6 @@
 """A PostgreSQL table and its ledger: data and ledger move in one transaction, or not at all.
 
-Staged rows lie in tables of their own (`tidegate.spark_jobs.sinks.postgresql_rows`). `publish` moves them and replaces the row of
+Staged rows lie in tables of their own (`tidegate.spark_jobs.sinks.postgresql.rows`). `publish` moves them and replaces the row of
 the ledger in one transaction, which ends well only if that row is still the one that was compared.
 """
 
@@ -25,8 +25,8 @@ from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
 from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
 from tidegate.spark_jobs.sinks.merging import merge_limits, require_mode
-from tidegate.spark_jobs.sinks.postgresql_moves import Append, Connection, Merge, Move
-from tidegate.spark_jobs.sinks.postgresql_rows import (
+from tidegate.spark_jobs.sinks.postgresql.moves import Append, Connection, Merge, Move
+from tidegate.spark_jobs.sinks.postgresql.rows import (
     PROVENANCE,
     STAGING_SCHEMA,
     UNFIT,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _MAX_NAME_BYTES: Final = 63
-_ROWS_AT_A_TIME: Final = 50_000
+ROWS_AT_A_TIME: Final = 50_000
 _MAX_KEY_BYTES: Final = 2600
 """An entry of a B-tree has 2,704 bytes at most; the rest is for numbers and dates of the key, and for its header."""
 _LEDGER: Final = """
@@ -58,6 +58,12 @@ CREATE TABLE IF NOT EXISTS tidegate.ledger (
   n bigint NOT NULL DEFAULT 0,
   ledger text
 )"""
+POSITIONS: Final = sql.SQL(
+    "SELECT {} FROM {} "
+    # Rows that somebody else has written have another source, or none.
+    "WHERE _source_topic = %s AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
+)
+"""Selects columns of the rows of a table that came from a topic."""
 PRIMARY_KEY: Final = (
     "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
     "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary"
@@ -82,10 +88,8 @@ class PostgresqlTable:
     kind = "postgresql"
 
     def __init__(self, settings: JobSettings, contract_id: str) -> None:
-        url = settings.postgresql_url
-        assert url is not None, "the settings have checked it"  # noqa: S101 - a programming error
         schema, table = qualified_name(contract_id)
-        self._url = url.get_secret_value()
+        self._url = settings.postgresql_address
         self._stream = contract_id
         self._schema = schema
         self._table = sql.Identifier(schema, table)
@@ -161,14 +165,11 @@ class PostgresqlTable:
 
     def positions_of(self, topic: str) -> Sightings:
         """Return the source positions of the rows that came from this topic."""
-        query = sql.SQL(
-            "SELECT _source_partition, _source_offset FROM {} WHERE _source_topic = %s "
-            "AND _source_partition IS NOT NULL AND _source_offset IS NOT NULL"
-        )
+        position = sql.SQL("_source_partition, _source_offset")
         # A cursor on the server: rows come as they are asked for.
         with self._working("read positions") as connection, connection.cursor(name="positions") as cursor:
-            cursor.itersize = _ROWS_AT_A_TIME
-            cursor.execute(query.format(self._table), (topic,))
+            cursor.itersize = ROWS_AT_A_TIME
+            cursor.execute(POSITIONS.format(position, self._table), (topic,))
             return Sightings(cursor)
 
     def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - the ledger is compared as a whole here

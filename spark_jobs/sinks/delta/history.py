@@ -14,7 +14,8 @@ from pyiceberg.io import load_file_io
 
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.sinks.delta_merge import ledger_in_commit
+from tidegate.spark_jobs.sinks.delta.merge import ledger_in_commit
+from tidegate.spark_jobs.sinks.settling import keep_as_it_is
 
 _RESTORE: Final = "RESTORE"
 
@@ -36,7 +37,7 @@ def require_unrestored(location: str, newest: int, held: Ledger) -> None:
             raise StreamStopped(
                 f"{location}: it cannot be proven that the table has all rows that the ledger counts: the log begins after "
                 f"version {version}, and the commit that moved the ledger last is older, so that nothing tells whether "
-                f"the table was restored since. {_ways_out(held)}"
+                f"the table was restored since. To {keep_as_it_is(held.stream)}"
             ) from error
         if ledger_in_commit(actions) is not None:
             break
@@ -59,7 +60,7 @@ def _require_contained(
                 f"{location}: the table was restored. Version {version} restored {to}; the ledger was published last with "
                 f"version {published}, and records that it counts as written are no longer in the table. To bring them "
                 f"back, run in Spark: RESTORE TABLE delta.`{location}` TO VERSION AS OF {version - 1}; what others have "
-                f"committed since is then undone. {_ways_out(held)}"
+                f"committed since is then undone. To {keep_as_it_is(held.stream)}"
             )
         version = target
 
@@ -73,10 +74,3 @@ def _restore(actions: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
             target = found.get("version")
             return {"version": int(target) if target is not None else None}
     return None
-
-
-def _ways_out(held: Ledger) -> str:
-    return (
-        f"To keep the table as it is, `tidegate reconcile {held.stream}` names the records that are missing, and "
-        f"`tidegate adopt {held.stream} --replace` rebuilds the ledger from the rows that are there"
-    )

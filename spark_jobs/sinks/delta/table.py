@@ -3,7 +3,7 @@
 The workers write data files that no commit names. `publish` commits them together with the ledger, as the metadata of
 the domain `tidegate.ledger`: Delta lets a transaction through only if no other has changed that domain since the snapshot
 that was compared. The log's checkpoints keep it, however old it is. Rows that are merged are another commit of the same
-kind (`tidegate.spark_jobs.sinks.delta_merge`).
+kind (`tidegate.spark_jobs.sinks.delta.merge`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import copy
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -29,10 +28,9 @@ from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
 from tidegate.spark_jobs.settings import MergeMode
-from tidegate.spark_jobs.sinks.delta_history import require_unrestored
-from tidegate.spark_jobs.sinks.delta_merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
+from tidegate.spark_jobs.sinks.delta.history import require_unrestored
+from tidegate.spark_jobs.sinks.delta.merge import LEDGER_DOMAIN, DeltaMerge, read_ledger
 from tidegate.spark_jobs.sinks.evolution import cannot_follow, is_wider
-from tidegate.spark_jobs.sinks.iceberg_table import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS, first_line, java_class
 from tidegate.spark_jobs.sinks.merging import (
     PRIMARY_KEY_PROPERTY,
@@ -42,6 +40,7 @@ from tidegate.spark_jobs.sinks.merging import (
     require_key,
     require_mode,
 )
+from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
 from tidegate.spark_jobs.worker.data_files import DELETED, FileTarget
 from tidegate.spark_jobs.worker.judge import column_types
@@ -64,16 +63,6 @@ def table_location(warehouse: Path, contract_id: str) -> str:
     """Where a contract's table lies: the last part of the id names it, those before name its folder."""
     *namespace, table = contract_id.split(".")
     return f"file://{warehouse.absolute()}/delta/{'_'.join(namespace) or 'tidegate'}/{table}"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadRows:
-    """The ledger, the rows of its topic and their source positions, of one version; the key is empty for appended rows."""
-
-    ledger: Ledger | None
-    written: Sightings
-    primary_key: tuple[str, ...]
-    rows: DataFrame
 
 
 class DeltaTable:
@@ -256,20 +245,15 @@ class DeltaTable:
             except OSError as error:
                 log.warning("data_file_left", file=name, error=str(error))
 
-    def read_with_positions(self) -> ReadRows:
-        """Read the ledger and the rows of one version, as Delta's own reader finds them."""
+    def read_with_rows(self) -> tuple[Ledger | None, tuple[str, ...], DataFrame]:
+        """Read the ledger, the primary key of merged rows, and the rows of the ledger's topic, all of one version."""
         snapshot = self._snapshot()
         ledger = read_ledger(self._location, snapshot, self._jvm)
         rows = self._spark.read.format("delta").option("versionAsOf", snapshot.version()).load(self._location)
         if ledger is not None:
             rows = rows.where(rows["_source.topic"] == ledger.topic)
         configuration = json.loads(snapshot.metadata().json())["metaData"]["configuration"]
-        return ReadRows(
-            ledger,
-            sightings(rows.select("_source.partition", "_source.offset")),
-            tuple(json.loads(configuration.get(PRIMARY_KEY_PROPERTY, "[]"))),
-            rows,
-        )
+        return ledger, tuple(json.loads(configuration.get(PRIMARY_KEY_PROPERTY, "[]"))), rows
 
     def _require_ours(self, definition: dict[str, Any]) -> None:
         metadata = definition["metaData"]

@@ -1,0 +1,85 @@
+"""What a kind of sink can do: the module that `settings.SINKS` names for it declares one `KIND`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.spark_jobs.kafka.dropped import DroppedTopic
+from tidegate.spark_jobs.kafka.topics import Topic, Topics
+from tidegate.spark_jobs.session import active_session
+from tidegate.spark_jobs.settings import JobSettings, SinkSettings
+from tidegate.spark_jobs.sinks.adoption import AdoptableSink, AdoptableTable
+from tidegate.spark_jobs.sinks.outputs import ReadOutputs
+from tidegate.spark_jobs.sinks.sink import Sink
+from tidegate.spark_jobs.sinks.staged import StagedSink
+from tidegate.spark_jobs.sinks.store import LedgerStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """The stream that a sink is opened for."""
+
+    spark: SparkSession
+    settings: JobSettings
+    topics: Topics
+    contract_id: str
+    source: Topic
+
+    def output(self, name: str) -> Topic:
+        """Return an output topic, created if it does not exist. Raise Unavailable or StreamStopped."""
+        self.topics.ensure_output(name, self.source)
+        output = self.topics.describe(name)
+        if output is None:
+            raise Unavailable(f"topic {name} was created but is not there yet")
+        return output
+
+    def quarantine(self) -> Topic:
+        """Return the quarantine topic, created if it does not exist."""
+        return self.output(quarantine_topic(self.source.name))
+
+    def dropped(self) -> DroppedTopic:
+        """Return the topic of dropped positions."""
+        return DroppedTopic(self.topics, self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """How a sink is opened by the job, by `tidegate adopt` and for a reconciliation."""
+
+    open: Callable[[SinkContext], Sink[Any]]
+    adoptable: Callable[[JobSettings, EnforcementPlan], AdoptableSink]
+    read_outputs: ReadOutputs
+
+
+def kind_of(settings: SinkSettings) -> SinkKind:
+    """Return the kind of sink that the settings name."""
+    found = import_module(settings.rules.module).KIND
+    assert isinstance(found, SinkKind)  # noqa: S101 - narrows for the type checker
+    return found
+
+
+OpenStore = Callable[["Callable[[], SparkSession]", JobSettings, str], LedgerStore]
+"""Opens the table of a contract id, which may not exist yet. The session is asked for only by tables of Spark."""
+
+
+def table_kind(open_store: OpenStore, read_outputs: ReadOutputs) -> SinkKind:
+    """Return the kind of a sink whose table holds its ledger (`LedgerStore`)."""
+
+    def open_sink(context: SinkContext) -> StagedSink:
+        store = open_store(lambda: context.spark, context.settings, context.contract_id)
+        return StagedSink(context.settings, store, context.quarantine(), context.dropped())
+
+    def adoptable(settings: JobSettings, plan: EnforcementPlan) -> AdoptableTable:
+        store = open_store(lambda: active_session(settings), settings, plan.contract.id)
+        return AdoptableTable(settings, store, plan)
+
+    return SinkKind(open_sink, adoptable, read_outputs)

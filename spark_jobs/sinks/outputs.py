@@ -1,0 +1,91 @@
+"""What a sink holds of a stream, read for a reconciliation with other tools than the job writes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import NotFoundError
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.evidence import Provenance, headers_of, read_provenance
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
+from tidegate.contracts.stream.ledger import Ledger, Position
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.topics import Topics
+from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.record_keys import KeyFields
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How the keys of records are read, and the rows as of the ledger's moment, which may have the keys that it is given."""
+
+    plan: EnforcementPlan
+    fields: KeyFields
+    rows: Callable[[pa.Table], Iterable[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The ledger, and the source position of every row or record that was let in.
+
+    Both are as of one moment, or else the positions are of a later one, and `later` is the ledger of a moment after that.
+    """
+
+    ledger: Ledger
+    written: Sightings
+    later: Ledger | None = None
+    is_ahead: bool = False
+    """Whether accepted records are written before the ledger moves: by the tasks of a batch in flight."""
+    is_whole: bool = True
+    """Whether nothing that was written can have been deleted by the retention of a topic."""
+    keys: Keys | None = None
+    """Reads the keys of a table that is upserted into, when they can be known."""
+
+
+FindPlan = Callable[[], EnforcementPlan | None]
+"""Finds the contract of a stream; asked only when its table is upserted into."""
+
+ReadOutputs = Callable[[SinkSettings, str, FindPlan, ExitStack], Outputs]
+"""Reads what a sink holds of a contract id; what must stay open meanwhile is entered into the stack."""
+
+
+def keyed(
+    find_plan: FindPlan, key: Sequence[str], rows: Callable[[KeyFields, pa.Table], Iterable[pa.RecordBatch]]
+) -> Keys | None:
+    """Return how keys are read, if the contract has the key of the table and its values can be compared."""
+    plan = find_plan() if key else None
+    fields = None if plan is None or {*plan.contract.primary_key} != {*key} else KeyFields.of(plan)
+    return None if plan is None or fields is None else Keys(plan, fields, partial(rows, fields))
+
+
+def unclaimed(name: str) -> NotFoundError:
+    """Return the error about a sink that no stream has claimed."""
+    return NotFoundError(f"{name} has no ledger: no stream has claimed it; enforce the contract first")
+
+
+def output_positions(kafka: KafkaConnection, topic: str, ledger: str, source: str) -> Iterator[Position]:
+    """Yield the source position of every committed record that a ledger has in an output topic, repetitions included."""
+    for found, _ in provenances(kafka, topic, source):
+        if found.ledger == ledger:
+            yield found.source.partition, found.source.offset
+
+
+def provenances(kafka: KafkaConnection, topic: str, source: str) -> Iterator[tuple[Provenance, Message]]:
+    """Yield the records of an output topic that came from a source topic, whatever ledger they name."""
+    topics = Topics(kafka)
+    if topics.identity(topic) is None:
+        return
+    for message in read_committed(kafka, topic, topics.earliest(topic), topics.latest(topic)):
+        found = read_provenance(headers_of(message))
+        if found is not None and found.source.topic == source:
+            yield found, message

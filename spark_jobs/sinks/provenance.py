@@ -1,0 +1,36 @@
+"""The columns of Spark tables that say where a row came from."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+PROVENANCE: Final = StructType(
+    [
+        StructField(
+            "_source",
+            StructType(
+                [
+                    StructField("topic", StringType()),
+                    StructField("partition", IntegerType()),
+                    StructField("offset", LongType()),
+                    StructField("timestamp", TimestampType()),
+                ]
+            ),
+        ),
+        StructField("_contract", StringType()),
+    ]
+)
+"""What every row carries after its typed columns: where it came from, and which contract version let it in."""
+
+SOURCE: Final = pa.struct(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+    ]
+)
+"""The type of `_source`, for data files."""

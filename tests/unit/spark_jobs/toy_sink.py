@@ -1,0 +1,128 @@
+"""A sink in memory, as somebody would add one: all of it is here, and nothing of the job names it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.contracts.judge.plan import EnforcementPlan
+from tidegate.contracts.stream.adoption import Ahead
+from tidegate.contracts.stream.decide import Decision
+from tidegate.contracts.stream.ledger import Ledger, Position, Settled
+from tidegate.contracts.stream.positions import Sightings
+from tidegate.contracts.stream.report import TableSize
+from tidegate.spark_jobs.settings import JobSettings, SinkSettings
+from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
+from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs
+from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
+from tidegate.spark_jobs.worker.record_spool import SpooledRecords
+from tidegate.spark_jobs.worker.result_kinds import RESULT
+from tidegate.spark_jobs.worker.task_results import TaskResults
+
+LEDGERS: Final[dict[str, Ledger]] = {}
+WRITTEN: Final[dict[str, list[Position]]] = {}
+"""Ledger and source positions by contract id."""
+
+
+@dataclass
+class Positions:
+    """The accepted records of a batch: nothing but where they came from."""
+
+    found: list[Position]
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class ToySink:
+    """Accepts every offset of a batch without a look at its record."""
+
+    settled = Settled()
+    table_size: TableSize | None = None
+
+    def __init__(self, context: SinkContext) -> None:
+        self._stream = context.contract_id
+        self.name = f"toy:{context.contract_id}"
+
+    def adopt(self, plan: EnforcementPlan) -> None:
+        """Every contract fits."""
+
+    def start(self, start: StreamStart) -> Ledger:
+        """Claim the ledger."""
+        held = LEDGERS.get(self._stream) or start.new_ledger(f"{self._stream}@toy", {}, 1)
+        LEDGERS[self._stream] = held.claim(1)
+        return LEDGERS[self._stream]
+
+    def is_held(self) -> bool:
+        """Nobody else is there."""
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def judge(self, batch: MicroBatch) -> JudgedBatch[Positions]:
+        """Take every offset."""
+        found = [
+            (partition, offset)
+            for partition, end in batch.end.items()
+            for offset in range(batch.start.get(partition, 0), end)
+        ]
+        results = TaskResults(RESULT.empty_table(), batch.plan, batch.asked, SpooledRecords(()))
+        return JudgedBatch(batch, results, Positions(found))
+
+    def publish(self, judged: JudgedBatch[Positions], decision: Decision) -> Published:
+        """Keep positions and ledger."""
+        batch = judged.batch
+        new = LEDGERS[self._stream].publish(batch.published(decision, {}, 1, ""))
+        LEDGERS[self._stream] = new
+        WRITTEN.setdefault(self._stream, []).extend(judged.accepted.found)
+        return Published(new, decision.rules)
+
+
+class AdoptableToy:
+    """The same sink, for `tidegate adopt`."""
+
+    kind = "toy"
+    ahead: Ahead | None = None
+    scanned: str | None = None
+    slots = 1
+
+    def __init__(self, settings: JobSettings, plan: EnforcementPlan) -> None:
+        self._stream = plan.contract.id
+        self.name = f"{settings.sink}:{self._stream}"
+        self.own_ledger = f"{self._stream}@toy"
+
+    def has_written(self) -> bool:
+        """Return whether a position is there."""
+        return bool(WRITTEN.get(self._stream))
+
+    def prepare(self) -> None:
+        """Nothing is to be made."""
+
+    def read(self) -> Ledger | None:
+        """Read the ledger."""
+        return LEDGERS.get(self._stream)
+
+    def written(self) -> Sightings:
+        """Return the positions."""
+        return Sightings(WRITTEN.get(self._stream, ()))
+
+    def last_epoch(self, ledger: str) -> int:  # noqa: ARG002 - as the protocol has it
+        """Return 0: no history is kept."""
+        return 0
+
+    def fence(self, ledger: str, slots: int) -> None:
+        """Nobody else is there."""
+
+    def write(self, held: Ledger | None, new: Ledger, *, is_rebuilt: bool = False) -> None:  # noqa: ARG002 - as the protocol has it
+        """Put the ledger there."""
+        LEDGERS[self._stream] = new
+
+
+def read_outputs(_: SinkSettings, contract_id: str, __: FindPlan, ___: ExitStack) -> Outputs:
+    """Read ledger and positions."""
+    return Outputs(LEDGERS[contract_id], Sightings(WRITTEN.get(contract_id, ())))
+
+
+KIND: Final = SinkKind(ToySink, AdoptableToy, read_outputs)
