@@ -94,9 +94,9 @@ def test_what_nobody_asked_for_is_refused(
 ) -> None:
     factory.registry().publish(make_contract(id="other", topic="other"), "contract.json")
     asked = reconciliations.ask(STREAM)[0].asked
-    with pytest.raises(NotFoundError, match="no reconciliation .* was requested"):
+    with pytest.raises(NotFoundError, match=r"no reconciliation .* was requested"):
         reconciliations.answer(STREAM, uuid4(), result())
-    with pytest.raises(NotFoundError, match="no reconciliation .* was requested"):
+    with pytest.raises(NotFoundError, match=r"no reconciliation .* was requested"):
         reconciliations.answer("other", asked.id, result(stream="other"))
     with pytest.raises(ConflictError, match="the findings of other, not of"):
         reconciliations.answer(STREAM, asked.id, result(stream="other"))
