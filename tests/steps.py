@@ -13,7 +13,7 @@ from typing import Any
 from tidegate.contracts.errors import ContractError
 
 ROOT = str(Path(__file__).parents[1])
-OURS = (f"{ROOT}/contracts/", f"{ROOT}/gateway/")
+OURS = (f"{ROOT}/tidegate/contracts/", f"{ROOT}/tidegate/gateway/")
 MOST = 3_000_000
 
 

@@ -13,9 +13,9 @@ from tests.rest_catalog.server import rest_catalog
 from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.embedded.java import Java
-from tidegate.spark_jobs.reconcile import compare as reconcile
 from tidegate.spark_jobs.session import CATALOG, catalog_options
 from tidegate.spark_jobs.settings import SinkSettings
+from tidegate.spark_jobs.sinks.iceberg import kind as iceberg
 from tidegate.spark_jobs.sinks.iceberg.catalogs import open_table
 from tidegate.spark_jobs.sinks.iceberg.table import table_name
 
@@ -55,7 +55,7 @@ def test_a_table_of_another_catalog_is_reconciled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its files are read in several turns."""
-    monkeypatch.setattr(reconcile, "_ROWS_IN_A_TURN", 2)
+    monkeypatch.setattr(iceberg, "_ROWS_IN_A_TURN", 2)
     line = make_line(catalog_properties=catalog, max_offsets=2)
     with pytest.raises(NotFoundError, match="does not exist in the catalog of TIDEGATE_CATALOG_PROPERTIES"):
         line.reconcile()

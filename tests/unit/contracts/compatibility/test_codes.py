@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
 from tidegate.contracts.inclusion import avro
 
-PAGE = Path(__file__).parents[4] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "finding-codes.md"
 TABLES = [each.CODES for each in (avro, consumers, declarations, expectations, rules, schemas, tables)]
 
 
