@@ -33,6 +33,10 @@ _SECRET: Final = re.compile(
 _LOGIN: Final = ("user", "password")
 _LAUNCH_VARIABLES: Final = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS")
 """Variables whose text PySpark and Spark's launcher make arguments of the Java process."""
+_SOCKET_NAME_BYTES: Final = len("/.") + 36 + len(".sock")
+"""A slash, a dot, a UUID and `.sock`: the name that Spark gives to a socket."""
+_SOCKET_PATH_BYTES: Final = 103
+"""Longest path of a Unix socket on macOS; Linux takes 107."""
 
 
 def build_session(settings: SinkSettings) -> SparkSession:
@@ -56,8 +60,11 @@ def build_session(settings: SinkSettings) -> SparkSession:
     # properties may be secrets: they follow through the connection to Java, whose token is in a file of this user.
     launch = SparkConf().setMaster(settings.spark_master).setAll(list(engine.items()))
     SparkContext._ensure_initialized(conf=launch)  # noqa: SLF001 - no public call starts Java without a context
+    jvm = SparkContext._jvm  # noqa: SLF001 - the folder of sockets is known to the Java process alone
+    assert jvm is not None  # noqa: S101 - narrows for the type checker
+    sockets = worker_sockets(settings.spark_master, jvm.System.getProperty("java.io.tmpdir"))
     builder = SparkSession.builder.appName("tidegate").master(settings.spark_master)
-    for key, value in {**engine, **catalog_options(settings)}.items():
+    for key, value in {**engine, **sockets, **catalog_options(settings)}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
@@ -75,6 +82,19 @@ def active_session(settings: SinkSettings) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     return SparkSession.getActiveSession() or build_session(settings)
+
+
+def worker_sockets(master: str, temporary_folder: str) -> dict[str, str]:
+    """Return how Java talks to Python workers: through Unix sockets, or over TCP where their paths would be too long.
+
+    Unix sockets take a third less for each task, because over TCP a small message waits for the answer to the one before;
+    and only this user can open them. Spark puts them into Java's temporary folder. On YARN that is a folder of the
+    container, whose path alone is longer than a socket's may be.
+    """
+    is_short = len(temporary_folder.encode()) + _SOCKET_NAME_BYTES <= _SOCKET_PATH_BYTES
+    return {
+        "spark.python.unix.domain.socket.enabled": str(is_short and not master.startswith("yarn")).lower()
+    }
 
 
 def refuse_launch_secrets(environment: Mapping[str, str]) -> None:
@@ -104,9 +124,6 @@ def _engine(settings: SinkSettings) -> dict[str, str]:
         # Spark's own regular expression over a long Python traceback recurses deeper than the default stack.
         "spark.driver.extraJavaOptions": "-Xss8m",
         "spark.python.daemon.module": "tidegate.spark_jobs.worker.daemon",
-        # A third less for each task than over TCP, where a small message waits for the answer to the one before; and
-        # only this user can open them.
-        "spark.python.unix.domain.socket.enabled": "true",
         # Workers import what is installed, never a file that happens to lie where the job was started.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         # A worker that dies in native code says where.

@@ -250,7 +250,14 @@ class JobSettings(RegistrySettings):
         default=300.0, ge=0, description="How long the last good contract serves while the registry is away."
     )
     restart_limit: int = Field(
-        default=10, ge=0, description="Restarts in a row without a published batch before a stream gives up."
+        default=10,
+        ge=0,
+        description="Restarts in a row before a stream gives up; a published batch, or RESTART_RESET_SECONDS without a failure, begins the count again.",
+    )
+    restart_reset_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        description="How long a stream has to run before its earlier restarts are forgotten.",
     )
     restart_backoff_seconds: float = Field(
         default=1.0, gt=0, description="Pause before the first restart; each later one takes twice as long."
@@ -265,6 +272,13 @@ class JobSettings(RegistrySettings):
         if self.trigger_seconds is not None:
             return self.trigger_seconds
         return _TABLE_SECONDS if self.rules.is_table else _TOPIC_SECONDS
+
+    def scratch(self, stream: str) -> Path:
+        """Return the folder of a stream's checkpoint and of the records that wait for their batch to be decided.
+
+        Each sink has its own: two jobs may write one stream to two sinks, and each start deletes what earlier ones left.
+        """
+        return self.checkpoints.absolute() / stream / self.sink
 
     @property
     def merging(self) -> MergeMode | None:

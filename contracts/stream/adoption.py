@@ -106,7 +106,8 @@ class Adoption(BaseModel):
     """What the registry keeps of an adoption: the ledger that was written, and what was given up for it.
 
     `id` is made by the command, once for each adoption. `partition` is set when one partition was skipped forward, in
-    a ledger that was there.
+    a ledger that was there; `forgotten` counts the offsets of an output topic that were deleted before a start had
+    looked at them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -126,6 +127,7 @@ class Adoption(BaseModel):
     accepted_loss: Count
     twice: Count = 0
     partition: Count | None = None
+    forgotten: Count = 0
 
 
 class KeptAdoption(BaseModel):

@@ -167,6 +167,16 @@ class Ledger(BaseModel):
         }
         return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
 
+    def forget_deleted(self, topic: str, earliest: Vector, adoption: str) -> Ledger:
+        """Return the ledger whose next start looks at `topic` from `earliest` on, claimed for the `adoption` of that id.
+
+        What an unpublished attempt wrote there before is not known any more: it is judged again, and may be written again.
+        """
+        before = self.scan_from.get(topic, {})
+        begin = {partition: max(first, before.get(partition, 0)) for partition, first in earliest.items()}
+        changes = {"scan_from": {**self.scan_from, topic: begin}, "adopted": adoption}
+        return self.claim(self.slots, adoption[:8]).model_copy(update=changes)
+
     def publish(self, batch: PublishedBatch) -> Ledger:
         """Return the ledger after `batch` has been published."""
         return self.model_copy(

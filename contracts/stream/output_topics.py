@@ -10,6 +10,9 @@ HEADER_ROOM_BYTES: Final = 64 * 1024
 LEAST_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 """A restart looks in an output topic for what an unpublished batch has left there: it may be a while until then."""
 
+LEAST_RETENTION_BYTES: Final = 512 * 1024 * 1024
+"""Room in each partition for a batch of the default size, which a restart must find, and for as much again beside it."""
+
 LEDGER_TOPIC: Final = "tidegate.ledger"
 LEDGER_PARTITIONS: Final = 4
 
@@ -59,12 +62,15 @@ def output_settings(max_message_bytes: int) -> dict[str, str]:
 
 
 def is_enough(key: str, actual: str, wanted: str) -> bool:
-    """Return whether the value of one of these settings does. How long records are kept is the operator's choice, from a day on."""
+    """Return whether the value of one of these settings does.
+
+    How long records are kept is the operator's choice, from a day and 512 MiB on: a restart must find the last batch.
+    """
     match key:
         case "retention.ms":
             return actual == wanted or int(actual) >= LEAST_RETENTION_MS
         case "retention.bytes":
-            return True
+            return actual == wanted or int(actual) >= LEAST_RETENTION_BYTES
         case "max.message.bytes":
             return int(actual) >= int(wanted)
         case _:

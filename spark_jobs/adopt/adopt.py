@@ -77,6 +77,24 @@ class Skip:
         return self.held.end.get(self.partition)
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Offsets of an output topic that were deleted before the next start could look at them.
+
+    `gaps` maps a partition to the offset that the start would begin at and the first one that is left.
+    """
+
+    sink: str
+    held: Ledger
+    topic: str
+    gaps: dict[int, tuple[int, int]]
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets that were deleted."""
+        return sum(first - begin for begin, first in self.gaps.values())
+
+
 @contextmanager
 def adopter(settings: JobSettings, stream: str) -> Iterator[Adopter]:
     """Open what an adoption needs: the registry with the contract, and Spark for tables that it writes.
@@ -150,6 +168,35 @@ class Adopter:
         Raises NotFoundError when the stream has no ledger or the topic no such partition, ConflictError when nothing is
         to be skipped, or not to there.
         """
+        held = self._held()
+        confirm(self._required(Skip(self._sink.name, held, partition, first)))
+        identity = uuid4().hex
+        new = held.skip_to(partition, first, identity)
+        given_up = first - held.end.get(partition, 0)
+        self._replace(held, new, self._changed(new, accepted_loss=given_up, partition=partition))
+        return new
+
+    def forget_deleted(self, confirm: Callable[[Forgotten], None]) -> Ledger:
+        """Let a stream go on although records were deleted that its next start would have to know.
+
+        Raises NotFoundError when the stream has no ledger, ConflictError when nothing of its output is missing.
+        """
+        held, topic = self._held(), self._sink.scanned
+        earliest = self._topics.earliest(topic) if topic and self._topics.identity(topic) else {}
+        begin = held.scan_from.get(topic or "", {})
+        gaps = {p: (begin.get(p, 0), first) for p, first in earliest.items() if first > begin.get(p, 0)}
+        if topic is None or not gaps:
+            raise ConflictError(
+                f"{self._sink.name}: no record is missing that the next start looks for; start the stream"
+            )
+        forgotten = Forgotten(self._sink.name, held, topic, gaps)
+        confirm(forgotten)
+        new = held.forget_deleted(topic, earliest, uuid4().hex)
+        self._replace(held, new, self._changed(new, accepted_loss=0, forgotten=forgotten.offsets))
+        return new
+
+    def _held(self) -> Ledger:
+        """Return the ledger of the stream. Raises NotFoundError where there is none, StreamStopped where it counts another topic."""
         self._sink.prepare()
         held = self._sink.read()
         if held is None:
@@ -157,13 +204,13 @@ class Adopter:
         require_own(held, self._stream, self._sink.name)
         if held.topic_id != self._source.topic_id:
             raise StreamStopped(_other_topic(self._source.name))
-        confirm(self._required(Skip(self._sink.name, held, partition, first)))
-        adoption = self._skipped(held, partition, first)
+        return held
+
+    def _replace(self, held: Ledger, new: Ledger, adoption: Adoption) -> None:
+        """Have the adoption written down, fence the producers of the ledger, then write the new one."""
         self._log.keep(adoption)
         self._sink.fence(held.name, held.slots)
-        new = held.skip_to(partition, first, adoption.id)
         self._sink.write(held, new)
-        return new
 
     def _required(self, skip: Skip) -> Skip:
         earliest = self._topics.earliest(self._source.name).get(skip.partition)
@@ -306,15 +353,16 @@ class Adopter:
             twice=len(look.proposal.twice),
         )
 
-    def _skipped(self, held: Ledger, partition: int, first: int) -> Adoption:
-        identity = uuid4().hex
-        new = held.skip_to(partition, first, identity)
+    def _changed(
+        self, new: Ledger, *, accepted_loss: int, partition: int | None = None, forgotten: int = 0
+    ) -> Adoption:
+        """Return what the registry keeps of a ledger that was there and is changed to `new`."""
         return Adoption(
-            id=identity,
+            id=new.adopted,
             stream=self._stream,
             topic=self._source.name,
             sink=self._sink.name,
-            ledger=held.name,
+            ledger=new.name,
             at=datetime.now(UTC),
             epoch=new.epoch,
             begin=new.begin,
@@ -322,8 +370,9 @@ class Adopter:
             written=new.totals.written,
             quarantined=new.totals.quarantined,
             absent=new.totals.absent,
-            accepted_loss=first - held.end.get(partition, 0),
+            accepted_loss=accepted_loss,
             partition=partition,
+            forgotten=forgotten,
         )
 
 

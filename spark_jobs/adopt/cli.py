@@ -12,7 +12,7 @@ from tidegate.spark_jobs.cli import BootstrapServers, KafkaConfig, SinkOption, W
 from tidegate.spark_jobs.settings import AdoptSettings
 
 if TYPE_CHECKING:
-    from tidegate.spark_jobs.adopt.adopt import Look, Skip
+    from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip
 
 
 def adopt(  # noqa: PLR0913 - one parameter for each option
@@ -44,6 +44,10 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     first: Annotated[
         int | None, typer.Option("--from", min=0, help="First offset that the partition still has.")
     ] = None,
+    forget_deleted: Annotated[
+        bool,
+        typer.Option("--forget-deleted", help="Go on past records of an output topic that were deleted."),
+    ] = False,
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Accept that offsets are in no output.")
     ] = False,
@@ -73,6 +77,11 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     on at its first offset, past records that retention has deleted before they
     were judged.
 
+    With --forget-deleted a stream goes on that has to know what an unpublished
+    batch left in an output topic, where retention has deleted it. Such records
+    are judged again: they can be quarantined a second time, or be written if the
+    contract takes them by now. No record is lost.
+
     Stop the job first, and give the options and variables that the job has. The
     registry writes down who adopted what; your key needs the role approver.
 
@@ -80,6 +89,7 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
       tidegate adopt hospital.admissions --warehouse ./warehouse
       tidegate adopt hospital.admissions --accept-loss --holes 12 --yes
       tidegate adopt hospital.admissions --partition 3 --from 1500 --accept-loss
+      tidegate adopt hospital.admissions --forget-deleted
 
     Exit codes: 0 adopted; 1 not confirmed, or what is there speaks against it;
     2 nothing to adopt, or no right to; 3 no registry, broker or store answers;
@@ -99,6 +109,8 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
         raise SettingsError(
             "--partition and --from go together: tidegate adopt STREAM --partition P --from N"
         )
+    if forget_deleted and (replace or ledger is not None or partition is not None):
+        raise SettingsError("--forget-deleted keeps the ledger and its partitions; give it alone")
     if replace and (ledger is not None or partition is not None):
         raise SettingsError(
             "--replace keeps the name of the ledger that is there, and its partitions are read all"
@@ -112,7 +124,9 @@ def adopt(  # noqa: PLR0913 - one parameter for each option
     from tidegate.spark_jobs.adopt.report import adopted_text  # noqa: PLC0415 - the same
 
     with adopter(settings, stream) as found:
-        if partition is not None and first is not None:
+        if forget_deleted:
+            written = found.forget_deleted(asked.confirm_forgotten)
+        elif partition is not None and first is not None:
             written = found.skip(partition, first, asked.confirm_skip)
         else:
             written = found.rebuild(ledger, asked.confirm_look, replace=replace)
@@ -151,6 +165,13 @@ class _Asked:
         if not self._is_loss_accepted:
             raise ConflictError("nothing was changed; to go on without these records: --accept-loss")
         self._confirm("Go on without them?")
+
+    def confirm_forgotten(self, forgotten: Forgotten) -> None:
+        """Show what is not known any more; raise when that is not accepted."""
+        from tidegate.spark_jobs.adopt.report import forgotten_text  # noqa: PLC0415 - loads Spark
+
+        typer.echo(forgotten_text(forgotten))
+        self._confirm("Go on without knowing them?")
 
     def _confirm(self, question: str) -> None:
         if self._is_sure:

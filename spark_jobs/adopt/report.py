@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.contracts.stream.adoption import PartitionFound
 from tidegate.contracts.stream.ledger import Ledger
-from tidegate.spark_jobs.adopt.adopt import Look, Skip
+from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip
 
 _SHOWN_PARTITIONS = 50
 _SHOWN_RECORDS = 20
@@ -43,6 +43,25 @@ def skip_text(skip: Skip) -> str:
         given_up = skip.first - skip.end
         what = f"the ledger has it up to {skip.end}; {given_up:,} offsets ({skip.end} to {skip.first - 1}) are given up"
     return f"{skip.sink}: partition {skip.partition} of {skip.held.topic} goes on at {skip.first}: {what}"
+
+
+def forgotten_text(forgotten: Forgotten) -> str:
+    """Return which records are not known any more, and what may become of theirs."""
+    gaps = sorted(forgotten.gaps.items())
+    lines = [
+        f"{forgotten.sink}: {forgotten.offsets:,} offsets of {forgotten.topic} were deleted before a start looked at them",
+        *(
+            f"  partition {partition}: {begin} to {first - 1}"
+            for partition, (begin, first) in gaps[:_SHOWN_PARTITIONS]
+        ),
+    ]
+    if (more := len(gaps) - _SHOWN_PARTITIONS) > 0:
+        lines.append(f"  ... and {more} more partitions")
+    lines.append(
+        "what a batch that was never published wrote there is judged again: it can be written a second time, and a changed "
+        "contract can judge it otherwise. Nothing is lost"
+    )
+    return "\n".join(lines)
 
 
 def adopted_text(ledger: Ledger) -> str:

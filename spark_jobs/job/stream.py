@@ -99,6 +99,12 @@ class StreamAttempt:
             contract_id, job.settings.expectations_proof_every, lambda: Library(job.spark)
         )
         self.published = 0
+        self._running_since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the query started; 0 before that."""
+        return 0.0 if self._running_since is None else time.monotonic() - self._running_since
 
     @property
     def topic(self) -> str:
@@ -117,6 +123,7 @@ class StreamAttempt:
                 query = self._start()
             except Fenced as error:
                 raise self._outcome(error) from error
+            self._running_since = time.monotonic()
             running.set()
             self._control.tell(EventKind.STARTED)
             try:
@@ -201,16 +208,16 @@ class StreamAttempt:
 
     def _query(self, start: Vector) -> StreamingQuery:
         spark, settings = self._job.spark, self._job.settings
-        folder = settings.checkpoints.absolute() / self._contract_id
+        folder = settings.scratch(self._contract_id) / "checkpoint"
         shutil.rmtree(folder, ignore_errors=True)
-        checkpoint = f"file://{folder}/{settings.sink}-{self._ledger.epoch}"
+        checkpoint = f"file://{folder}/{self._ledger.epoch}"
         self._offsets = BatchOffsets(spark, checkpoint, self._source.name, start)
         self._judged_end = self._ledger.end
         self._refusals = self._sink.settled.refusals()
         self._expectations.published = self._ledger.n
         writer = (
             read_topic(spark, settings, self._source.name, start)
-            .writeStream.queryName(f"{self._contract_id} epoch {self._ledger.epoch}")
+            .writeStream.queryName(f"{self._contract_id} {settings.sink} epoch {self._ledger.epoch}")
             .option("checkpointLocation", checkpoint)
             .foreachBatch(self._on_batch)
         )

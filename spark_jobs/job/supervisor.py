@@ -79,7 +79,9 @@ class StreamThread(InheritableThread):
             try:
                 attempt.run(self._stopping, self.running)
             except BaseException as error:  # noqa: BLE001 - whatever ends a stream must not end the others
-                failures = 0 if attempt.published else failures
+                # An idle stream publishes nothing: that it ran for long enough counts as much.
+                is_well = attempt.published or attempt.seconds >= self._job.settings.restart_reset_seconds
+                failures = 0 if is_well else failures
                 if not self._is_halved(error, attempt):
                     failures = self._after(self._named(error, attempt), failures)
             else:

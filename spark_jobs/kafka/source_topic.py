@@ -19,9 +19,15 @@ def find_source(topics: Topics, plan: EnforcementPlan) -> Topic:
 
 
 def require_same(topics: Topics, source: Topic, ledger: Ledger) -> None:
-    """Raise StreamStopped when the topic is no longer the one that the ledger counts."""
+    """Raise StreamStopped when the topic is no longer the one that the ledger counts.
+
+    Raises Unavailable when the broker does not know the topic. A broker that has just started, or lags behind the
+    controller, says so of topics that exist; of one that was deleted the next attempts say it again.
+    """
     identity = topics.identity(source.name)
-    if identity is None or identity[0] != ledger.topic_id:
+    if identity is None:
+        raise Unavailable(f"the broker does not know topic {source.name} any more; the stream asks again")
+    if identity[0] != ledger.topic_id:
         raise StreamStopped(_recreated(source.name))
 
 

@@ -16,7 +16,7 @@ from tidegate.contracts.stream.evidence import (
     read_provenance,
 )
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
-from tidegate.contracts.stream.ledger import Ledger, Position, Settlement, Vector
+from tidegate.contracts.stream.ledger import Ledger, Position, Settlement, Vector, span
 from tidegate.contracts.verdict import Disposition, Verdict
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics
@@ -37,19 +37,24 @@ def settled_in(
     """Read an output topic from the ledger's `scan_from` to `end`: what is there of records ahead of the ledger.
 
     `end` is the watermark of a moment at which no earlier instance could commit any more. Raises StreamStopped when
-    records were deleted that would have to be known, Unavailable.
+    records were deleted that would have to be known, Unavailable. Where the source holds no record ahead of the ledger,
+    none was written ahead of it, whatever was deleted.
     """
     # Begins beyond the end only if the topic was created again: then all of it is read.
     start = {
         partition: begin if begin <= end.get(partition, 0) else 0
         for partition, begin in ledger.scan_from.get(topic, {}).items()
     }
-    for partition, first in Topics(kafka).earliest(topic).items():
+    topics = Topics(kafka)
+    for partition, first in topics.earliest(topic).items():
         if first > start.get(partition, 0):
+            # Instances before this one are fenced: they judged no record that the source does not hold by now.
+            if span(ledger.end, topics.latest(ledger.topic)) <= 0:
+                return {}
             raise StreamStopped(
                 f"{topic}: partition {partition} begins at {first}, but what was {settle.__name__} from "
                 f"{start.get(partition, 0)} on must be known to go on without doubling it: records were deleted. Lengthen the topic's retention; to go on "
-                "without them, give the stream a new table or contract id"
+                f"without knowing them: tidegate adopt {ledger.stream} --forget-deleted"
             )
     entries: dict[Position, Settlement] = {}
     for message in read_committed(kafka, topic, start, end):

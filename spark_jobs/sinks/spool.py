@@ -57,7 +57,7 @@ class Spool:
     """
 
     def __init__(self, settings: JobSettings, contract_id: str, epoch: int) -> None:
-        self._all = settings.checkpoints.absolute() / f"{contract_id}.spool"
+        self._all = settings.scratch(contract_id) / "spool"
         self._folder = self._all / str(epoch)
         self.is_shared = is_local(settings)
         """Whether workers write here themselves."""

@@ -204,9 +204,9 @@ class StagedSink:
         ahead = self._settled.after(batch.end)
         for _ in range(STAGE_ATTEMPTS):
             with batch.watch(Step.PUBLISH):
-                ends = held.scan_from
-                if decision.quarantined:  # otherwise nothing was added since
-                    ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
+                # Asked at each batch: aborted attempts and other ledgers lengthen the topic too, and once retention had
+                # deleted their records, a mark before them would stop the next start.
+                ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
                 scan_from = ahead.scan_from(ends)
                 new = held.publish(batch.published(decision, scan_from, len(self._slots), dropped_digest))
                 published = self._table.publish(mark, held, new)

@@ -30,15 +30,18 @@ from tests.integration.enforce.test_source_changes import (
     cut_after_quarantine,
     forget,
 )
+from tests.marks import full
 from tidegate.contracts.errors import ConflictError, Fenced, NotFoundError, StreamStopped, Unavailable
 from tidegate.contracts.stream.adoption import EPOCH_GAP
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
-from tidegate.spark_jobs.adopt.adopt import Look, Skip, adopter
+from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.spark_jobs.adopt.adopt import Forgotten, Look, Skip, adopter
+from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings
 from tidegate.spark_jobs.sinks.postgresql.table import qualified_name
 from tidegate.spark_jobs.steps import Step
 
-SINKS = ("iceberg", "delta", "postgresql", "kafka")
+SINKS = ("iceberg", "kafka", *full("delta", "postgresql"))
 
 
 class Adopting:
@@ -46,7 +49,7 @@ class Adopting:
 
     def __init__(self, registry: Registry) -> None:
         self.url = registry.url
-        self.shown: list[Look | Skip] = []
+        self.shown: list[Look | Skip | Forgotten] = []
 
     def settings(self, line: Line) -> JobSettings:
         return line.settings.model_copy(update={"registry_url": self.url})
@@ -58,6 +61,10 @@ class Adopting:
     def skip(self, line: Line, partition: int, first: int) -> Ledger:
         with adopter(self.settings(line), line.contract_id) as found:
             return found.skip(partition, first, self.shown.append)
+
+    def forget_deleted(self, line: Line) -> Ledger:
+        with adopter(self.settings(line), line.contract_id) as found:
+            return found.forget_deleted(self.shown.append)
 
     def kept(self, line: Line) -> list[dict[str, Any]]:
         """The registry's adoptions of a line, newest first."""
@@ -146,7 +153,7 @@ def test_records_that_tasks_wrote_ahead_of_a_lost_ledger_are_left_out(
     require_exactly_once(line)
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql", "kafka")])
 def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
 ) -> None:
@@ -167,6 +174,7 @@ def test_an_instance_that_still_runs_is_fenced_by_an_adoption(
     require_exactly_once(line)
 
 
+@pytest.mark.full
 def test_dropped_records_cannot_be_proven_and_have_to_be_accepted(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:
@@ -198,6 +206,7 @@ def test_dropped_records_cannot_be_proven_and_have_to_be_accepted(
     assert (found.lost, found.twice, found.unverifiable) == (0, 0, 2)
 
 
+@pytest.mark.full
 def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
     published_line: Callable[..., Line], adopting: Adopting
 ) -> None:
@@ -219,8 +228,8 @@ def test_a_table_that_was_rolled_back_gets_the_ledger_of_its_rows(
     require_exactly_once(line)
 
 
-@pytest.mark.parametrize("kept", [4, 0])
-@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+@pytest.mark.parametrize("kept", [4, *full(0)])
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 def test_a_rolled_back_table_of_many_batches_is_replaced_without_loss(
     published_line: Callable[..., Line], adopting: Adopting, sink: str, kept: int
 ) -> None:
@@ -259,7 +268,7 @@ def _to_now(line: Line) -> Callable[[], None]:
     return lambda: roll_back(line, now)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta")])
 def test_a_partition_of_a_rolled_back_table_cannot_be_skipped(
     published_line: Callable[..., Line], adopting: Adopting, sink: str
 ) -> None:
@@ -283,7 +292,7 @@ def test_a_partition_of_a_rolled_back_table_cannot_be_skipped(
     assert line.ledger().totals == BatchTotals(written=4)
 
 
-@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize("is_restored", full(False, True))
 def test_a_delta_log_that_has_lost_the_ledgers_commit_cannot_be_proven(
     published_line: Callable[..., Line], adopting: Adopting, is_restored: bool
 ) -> None:
@@ -308,6 +317,7 @@ def test_a_delta_log_that_has_lost_the_ledgers_commit_cannot_be_proven(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_an_upserted_table_is_adopted_and_goes_on(
     make_line: Callable[..., Line], publish: Publish, adopting: Adopting
 ) -> None:
@@ -354,6 +364,35 @@ def test_a_partition_whose_first_records_are_gone_goes_on_without_them(
     assert (line.ledger().begin[2], line.ledger().end[2]) == (3, 5)
     (kept,) = adopting.kept(line)
     assert (kept["adoption"]["partition"], kept["adoption"]["accepted_loss"]) == (2, 3)
+
+
+def cut_after_slot(_stream: str, step: Step) -> None:
+    if step is Step.SLOT:
+        raise PowerCutError
+
+
+@pytest.mark.parametrize(("sink", "output"), [("iceberg", quarantine_topic), ("kafka", accepted_topic)])
+def test_a_stream_goes_on_past_deleted_records_of_its_output(
+    published_line: Callable[..., Line], adopting: Adopting, sink: str, output: Callable[[str], str]
+) -> None:
+    """An attempt was killed when it had written there for good, and retention was quicker than the next start."""
+    line = published_line(sink, accepted_slots=2)
+    line.produce(*(row(2 * n, 999 if n % 2 else 1) for n in range(4)))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut_after_slot)
+    with pytest.raises(ConflictError, match="no record is missing"):
+        adopting.forget_deleted(line)
+    topic = output(line.topic)
+    end = Topics(line.settings.kafka).latest(topic)[0]
+    forget(line, topic, 0, end)
+    with pytest.raises(StreamStopped, match=f"tidegate adopt {line.contract_id} --forget-deleted"):
+        line.enforce()
+    adopting.forget_deleted(line)
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals == BatchTotals(written=2, quarantined=2)
+    (kept,) = adopting.kept(line)
+    assert (kept["adoption"]["forgotten"], kept["adoption"]["accepted_loss"]) == (end, 0)
 
 
 def test_a_partition_that_retention_has_passed_goes_on_and_says_what_is_missing(

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.enforce.line import Line, Sent, row
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.evidence import EventPointer, quarantine_headers, read_evidence
 from tidegate.contracts.stream.ledger import BatchTotals
@@ -62,7 +63,7 @@ def outcomes(line: Line) -> list[dict[str, str]]:
     return [{each.id: each.outcome.value for each in report.expectations} for report in line.reports]
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_a_batch_as_expected_is_written_and_both_judges_say_so(
     make_line: Callable[..., Line], sink: str
 ) -> None:

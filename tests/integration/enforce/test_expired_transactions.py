@@ -17,6 +17,7 @@ from tests.integration.enforce.job import Publish, RunningJob
 from tests.integration.enforce.line import Line, environment, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
+from tests.marks import full
 from tidegate.contracts.errors import Fenced, Unavailable
 from tidegate.contracts.stream.control import EventKind, StreamEvent
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
@@ -27,7 +28,7 @@ from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProduce
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import Step, ignore_steps
 
-SINKS = ("iceberg", "kafka")
+SINKS = ("kafka", *full("iceberg"))
 MANY = 80_000
 """Refused records of one batch: their transaction is open long enough for a test to stop the job in it."""
 

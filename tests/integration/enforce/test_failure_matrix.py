@@ -76,7 +76,7 @@ def test_the_checkpoint_or_a_part_of_it_is_deleted(
 ) -> None:
     fill(line, publish)
     kill_after(job, line, Step.COMMITTED, 2)
-    (checkpoint,) = (line.settings.checkpoints / line.contract_id).iterdir()
+    (checkpoint,) = (line.settings.scratch(line.contract_id) / "checkpoint").iterdir()
     path = checkpoint if lost == "everything" else checkpoint / lost
     assert path.exists()
     if path.is_dir():

@@ -22,6 +22,7 @@ from tests.integration.enforce.faults import (
 from tests.integration.enforce.job import RunningJob
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.registry import Registry
+from tests.integration.enforce.test_source_changes import PowerCutError
 from tidegate.contracts.errors import Fenced
 from tidegate.spark_jobs.steps import Step
 
@@ -68,6 +69,25 @@ def line(make_line: Callable[..., Line], request: pytest.FixtureRequest) -> Line
         else "iceberg"
     )
     return make_line(**SINKS[name])
+
+
+@pytest.mark.parametrize("step", [*STARTING, *IN_BATCH])
+def test_an_attempt_that_ends_after_a_step_is_finished_by_the_next(line: Line, step: Step) -> None:
+    """As killed there, within this process: each step has a test that takes seconds."""
+
+    def cut(_stream: str, passed: Step) -> None:
+        if passed is step:
+            raise PowerCutError
+
+    line.produce(*(row(n, 999 if n % 3 == 1 else 1) for n in range(8)))
+    line.enforce(quarantine_slots=2)
+    line.produce(*(row(n, 999 if n % 3 == 1 else 1) for n in range(8, 16)))
+    with pytest.raises(PowerCutError):
+        line.enforce(cut, quarantine_slots=2)
+    require_nothing_twice(line)
+    line.enforce()
+    require_exactly_once(line)
+    assert line.ledger().totals.offsets == 16
 
 
 @pytest.mark.parametrize(
@@ -124,12 +144,19 @@ def test_a_zombie_wakes_up_to_another_epoch(
 @pytest.mark.parametrize(
     ("sink", "step"),
     [
-        *((sink, step) for sink in ("iceberg", "delta", "postgresql") for step in (Step.JUDGE, Step.STAGE)),
+        ("iceberg", Step.STAGE),
+        ("delta", Step.STAGE),
+        ("postgresql", Step.STAGE),
         ("kafka", Step.DECIDE),
         ("kafka-tasks", Step.SLOT),
-        ("iceberg-upsert", Step.STAGE),
-        ("postgresql-upsert", Step.STAGE),
-        pytest.param("delta-upsert", Step.STAGE, marks=pytest.mark.full),
+        *(
+            pytest.param(sink, Step.JUDGE, marks=pytest.mark.full)
+            for sink in ("iceberg", "delta", "postgresql")
+        ),
+        *(
+            pytest.param(f"{sink}-upsert", Step.STAGE, marks=pytest.mark.full)
+            for sink in ("iceberg", "delta", "postgresql")
+        ),
     ],
 )
 def test_a_second_instance_fences_the_first(

@@ -22,6 +22,7 @@ from tests.integration.enforce.job import DEADLINE_SECONDS, Publish
 from tests.integration.enforce.line import Contracts, Line, row
 from tests.integration.enforce.poison import POISON, PoisonedPlan
 from tests.integration.enforce.registry import Registry
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.evidence import read_evidence
@@ -62,7 +63,12 @@ def supervised(spark: SparkSession, registry: Registry) -> Supervised:
 
 
 @pytest.mark.parametrize(
-    ("sink", "how"), [("iceberg", "raises"), ("kafka", "raises"), pytest.param("iceberg", "dies")]
+    ("sink", "how"),
+    [
+        pytest.param("iceberg", "raises", marks=pytest.mark.full),
+        pytest.param("kafka", "raises", marks=pytest.mark.full),
+        ("iceberg", "dies"),
+    ],
 )
 def test_a_record_that_crashes_its_worker_is_found_and_named(
     make_line: Callable[..., Line], supervised: Supervised, publish: Publish, sink: str, how: str
@@ -95,7 +101,7 @@ def reasons(line: Line) -> dict[str, tuple[str, ...]]:
     return {f"{each.source.partition}/{each.source.offset}": each.rules for each in found if each}
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_a_record_that_is_set_aside_keeps_its_bytes_and_the_stream_goes_on(
     make_line: Callable[..., Line], supervised: Supervised, registry: Registry, publish: Publish, sink: str
 ) -> None:
@@ -154,6 +160,7 @@ def test_a_record_that_quarantine_cannot_hold_is_named_and_set_aside_without_its
     }
 
 
+@pytest.mark.full
 def test_a_record_that_is_set_aside_is_quarantined_once_whatever_is_killed(
     make_line: Callable[..., Line], job: StartJob, registry: Registry, publish: Publish
 ) -> None:
@@ -167,6 +174,7 @@ def test_a_record_that_is_set_aside_is_quarantined_once_whatever_is_killed(
     assert reasons(line)["1/2"] == ("record.set-aside",)
 
 
+@pytest.mark.full
 def test_a_worker_that_loses_its_store_halves_nothing(
     make_line: Callable[..., Line], supervised: Supervised, publish: Publish
 ) -> None:

@@ -43,10 +43,12 @@ ELSEWHERE = "spark://elsewhere:7077"
 
 SINKS = [
     pytest.param({}, id="iceberg"),
-    pytest.param({"sink": "kafka"}, id="kafka"),
-    pytest.param({"sink": "kafka", "accepted_slots": 2}, id="kafka-tasks"),
-    pytest.param({"spark_master": ELSEWHERE, "quarantine_slots": 2}, id="iceberg-cluster"),
-    pytest.param({"sink": "kafka", "spark_master": ELSEWHERE}, id="kafka-cluster"),
+    pytest.param({"sink": "kafka"}, id="kafka", marks=pytest.mark.full),
+    pytest.param({"sink": "kafka", "accepted_slots": 2}, id="kafka-tasks", marks=pytest.mark.full),
+    pytest.param(
+        {"spark_master": ELSEWHERE, "quarantine_slots": 2}, id="iceberg-cluster", marks=pytest.mark.full
+    ),
+    pytest.param({"sink": "kafka", "spark_master": ELSEWHERE}, id="kafka-cluster", marks=pytest.mark.full),
     pytest.param({"sink": "kafka", "accepted_slots": 2, "spark_master": ELSEWHERE}, id="kafka-tasks-cluster"),
 ]
 
@@ -62,7 +64,7 @@ def test_records_beyond_what_spark_collects(
     line.enforce()
     assert (line.ledger().n, len(line.quarantined())) == (1, 4_000)
     require_exactly_once(line)
-    assert not list(line.settings.checkpoints.glob("*.spool/*/*"))
+    assert not list(line.settings.checkpoints.glob("*/*/spool/*/*"))
 
 
 @pytest.mark.usefixtures("small_results")
@@ -78,7 +80,7 @@ def test_a_refused_batch_beyond_what_spark_collects(
     line.enforce()
     assert (line.ledger().n, len(line.quarantined())) == (1, 4_000)
     require_exactly_once(line)
-    assert not list(line.settings.checkpoints.glob("*.spool/*/*"))
+    assert not list(line.settings.checkpoints.glob("*/*/spool/*/*"))
 
 
 REFUSALS = 250_000

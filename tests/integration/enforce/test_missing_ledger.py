@@ -9,11 +9,12 @@ from psycopg import sql
 
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.losing import lose_ledger
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.spark_jobs.sinks.iceberg.table import LEDGER_PROPERTY, table_name
 
-SINKS = ("iceberg", "delta", "postgresql", "kafka")
+SINKS = ("iceberg", "kafka", *full("delta", "postgresql"))
 
 
 @pytest.fixture(params=SINKS)
@@ -85,7 +86,7 @@ def test_rows_of_others_are_no_reason_to_stop(line: Line) -> None:
     assert line.ledger().totals == BatchTotals(written=1, quarantined=1)
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
+@pytest.mark.parametrize("sink", ["postgresql", *full("iceberg", "delta")])
 def test_a_table_that_another_stream_writes_is_left_alone(make_line: Callable[..., Line], sink: str) -> None:
     """Two contract ids may name one table: the second stream must not end the first one by claiming its ledger."""
     line, other = make_line(sink=sink), make_line(sink=sink)

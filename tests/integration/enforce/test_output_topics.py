@@ -101,6 +101,7 @@ def test_a_source_of_large_records_gets_outputs_for_larger_ones(
         ("cleanup.policy", "compact"),
         ("cleanup.policy", "compact,delete"),
         ("retention.ms", "3600000"),
+        ("retention.bytes", "268435456"),
         ("max.message.bytes", "1048588"),
         ("message.timestamp.type", "LogAppendTime"),
         ("message.timestamp.before.max.ms", "86400000"),

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import KNOWN, Line, row
+from tests.marks import full
 from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -154,7 +155,7 @@ def test_each_record_is_read_and_judged_once(
     assert line.ledger().totals.offsets == RECORDS
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "kafka"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("kafka")])
 def test_batches_are_bounded_in_bytes_and_each_record_is_judged_once(
     make_line: Callable[..., Line], tmp_path: Path, sink: str
 ) -> None:

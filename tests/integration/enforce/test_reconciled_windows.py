@@ -9,6 +9,7 @@ from psycopg import sql
 
 from tests.integration.enforce.line import KNOWN, Line, row
 from tests.integration.enforce.test_source_changes import forget
+from tests.marks import full
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import Answer
 
@@ -115,7 +116,7 @@ def test_a_row_that_is_older_than_the_newest_record_of_its_key_is_lost(
 
 
 @pytest.mark.parametrize("key", [[], ["id"]])
-@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
+@pytest.mark.parametrize("sink", ["postgresql", *full("iceberg", "delta")])
 def test_a_row_of_another_topic_is_no_row_of_the_stream(
     make_line: Callable[..., Line], sink: str, key: list[str]
 ) -> None:

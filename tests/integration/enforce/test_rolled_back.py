@@ -13,6 +13,7 @@ from psycopg import sql
 
 from tests.integration.enforce.checker import require_exactly_once
 from tests.integration.enforce.line import Line, row
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.spark_jobs.sinks.iceberg.history import PROOF_TAGS, PUBLISHED_TAG
@@ -103,6 +104,7 @@ def test_rows_of_others_on_top_of_a_rollback_do_not_hide_it(line: Line) -> None:
         line.enforce()
 
 
+@pytest.mark.full
 def test_a_rollback_whose_traces_are_expired_cannot_be_proven_away(line: Line) -> None:
     roll_back(line, with_two_batches(line))
     for name in ("one", "two", "three"):
@@ -127,6 +129,7 @@ def test_a_table_of_an_older_version_is_taken_over(line: Line) -> None:
         line.enforce()
 
 
+@pytest.mark.full
 def test_compaction_and_expiry_by_others_break_no_proof(line: Line) -> None:
     """Others leave one snapshot of their own and the tagged one, with no chain between them."""
     with_two_batches(line)
@@ -150,7 +153,7 @@ def maintain(line: Line) -> None:
     IcebergTable(line.spark, table_name(line.contract_id)).maintain()
 
 
-@pytest.mark.parametrize("is_maintained", [True, False])
+@pytest.mark.parametrize("is_maintained", full(True, False))
 def test_others_may_compact_and_expire_again_and_again_while_a_stream_is_idle(
     line: Line, is_maintained: bool
 ) -> None:
@@ -174,6 +177,7 @@ def test_others_may_compact_and_expire_again_and_again_while_a_stream_is_idle(
     assert tags(line) == {PUBLISHED_TAG}
 
 
+@pytest.mark.full
 def test_a_rollback_past_what_was_proven_stops_the_stream(line: Line) -> None:
     """One that only takes away what others have done since does not."""
     between = with_two_batches(line)
@@ -264,6 +268,7 @@ def with_two_delta_batches(line: Line) -> Rollback:
     return lambda: line.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {newest['version']}").collect()
 
 
+@pytest.mark.full
 def test_a_delta_log_that_is_cleaned_up_to_the_ledger_goes_on(make_line: Callable[..., Line]) -> None:
     """The commit of a checkpoint stays in the log, and it is the one that moved the ledger."""
     line = make_line(sink="delta")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event, Semaphore
 
 import pytest
@@ -16,10 +17,11 @@ from pyspark.errors import PySparkException
 
 from tests.integration.enforce.line import Line, Sent, row
 from tests.integration.enforce.wire import send_batch
-from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.spark_jobs.kafka.outputs import read_committed
+from tidegate.spark_jobs.kafka.source_topic import require_same
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.steps import Step
 
@@ -111,6 +113,7 @@ def test_records_deleted_after_they_were_judged_do_not_matter(either: Line) -> N
     assert line.ledger().totals == BatchTotals(written=7, quarantined=1)
 
 
+@pytest.mark.full
 def test_records_deleted_between_two_batches_stop_the_stream_at_its_restart(line: Line) -> None:
     """Spark notices while it runs, and that may pass; the next attempt says what is gone."""
     # So large that few are fetched at once: how many of those that are deleted the source has read ahead is its own affair.
@@ -143,10 +146,41 @@ def test_quarantined_records_that_a_restart_must_know_and_cannot_stop_the_stream
         line.enforce()
     assert str(stopped.value) == (
         f"{output}: partition 0 begins at {end}, but what was quarantined from 0 on must be known to go on without "
-        "doubling it: records were deleted. Lengthen the topic's retention; to go on without them, give the stream a "
-        "new table or contract id"
+        "doubling it: records were deleted. Lengthen the topic's retention; to go on without knowing them: "
+        f"tidegate adopt {line.contract_id} --forget-deleted"
     )
     assert outputs(line) == (0, 0)
+
+
+def test_retention_of_the_quarantine_does_not_stop_a_stream_that_settled_all_it_refused(line: Line) -> None:
+    """Another ledger of the same topic adds refused records, and so do attempts that are aborted: the mark passes them."""
+    line.produce(row(0), row(2, 999))
+    line.enforce()
+    line.enforce(sink="delta")
+    output = quarantine_topic(line.topic)
+    marked = line.ledger().scan_from[output]
+    end = Topics(line.settings.kafka).latest(output)
+    assert marked[0] < end[0]
+    line.produce(row(4))
+    line.enforce()
+    assert line.ledger().scan_from[output] == end
+    forget(line, output, 0, end[0])
+    line.produce(row(6))
+    line.enforce()
+    assert line.ledger().totals == BatchTotals(written=3, quarantined=1)
+
+
+def test_an_idle_stream_starts_although_retention_has_passed_its_mark(line: Line) -> None:
+    """The source holds nothing ahead of the ledger, so no attempt can have refused anything ahead of it."""
+    line.produce(row(0), row(2, 999))
+    line.enforce()
+    line.enforce(sink="delta")
+    output = quarantine_topic(line.topic)
+    forget(line, output, 0, Topics(line.settings.kafka).latest(output)[0])
+    before = line.ledger()
+    line.enforce()
+    after = line.ledger()
+    assert after == before.claim(1, after.instance)
 
 
 def test_what_a_stranger_writes_into_the_quarantine_does_not_stop_a_restart(line: Line) -> None:
@@ -208,6 +242,17 @@ def test_a_topic_made_anew_between_two_batches_stops_the_stream(line: Line) -> N
     assert outputs(line) == (2, 0)
 
 
+def test_a_topic_that_the_broker_does_not_know_for_a_moment_is_not_made_anew(line: Line) -> None:
+    line.produce(row(0))
+    line.enforce()
+    topics, ledger = Topics(line.settings.kafka), line.ledger()
+    source = topics.describe(line.topic)
+    assert source is not None
+    with pytest.raises(Unavailable, match="does not know topic unknown-to-it"):
+        require_same(topics, replace(source, name="unknown-to-it"), ledger)
+    require_same(topics, source, ledger)
+
+
 def test_partitions_added_while_the_job_runs_are_read_from_their_first_record(either: Line) -> None:
     line = either
     line.produce(*(row(n) for n in range(4)))
@@ -267,6 +312,7 @@ def test_the_first_start_begins_where_the_topic_begins(either: Line) -> None:
     assert (line.ledger().begin, line.ledger().end) == ({0: 0, 1: 2}, {0: 3, 1: 3})
 
 
+@pytest.mark.full
 def test_a_partition_added_and_emptied_while_the_job_runs_stops_the_stream(line: Line) -> None:
     """Spark notices when it plans the batch, and that may pass; the next attempt says what is gone."""
     line.produce(*(row(n) for n in range(4)))
@@ -304,6 +350,7 @@ def write_until_compacted(line: Line, partition: int) -> int:
         assert time.monotonic() < deadline, "nothing was compacted"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("policy", ["compact,delete", "compact"])
 def test_a_partition_added_to_a_compacted_topic(
     make_line: Callable[..., Line], make_topic: Callable[..., str], policy: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,10 @@ def run(spark: SparkSession, line: Line, registry_url: str) -> None:
     job = Job(spark, line.settings, Topics(line.settings.kafka), line.reports, ignore_steps)
     with httpx.Client(base_url=registry_url) as client:
         run_streams(job, [line.contract_id], client)
+
+
+def batches_by_sink(line: Line) -> Counter[str]:
+    return Counter(report.sink.partition(":")[0] for report in line.reports)
 
 
 def test_a_contract_that_nobody_has_published_is_named_with_what_to_do(
@@ -184,3 +189,49 @@ def test_without_its_jvm_the_job_ends_and_a_new_one_goes_on(
     line.enforce()
     assert line.reconcile().holds
     assert (len(line.rows()), len(line.quarantined())) == (2, 1)
+
+
+def test_one_contract_is_written_to_two_sinks_of_one_checkpoints_folder(
+    make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """What a start deletes is its own: neither stream takes the other's checkpoint or waiting records away."""
+    line = make_line()
+    publish(line.document())
+    line.produce(row(0), row(2, 999))
+    with capture_logs() as events, running(spark, line, registry.url) as first:
+        eventually(lambda: batches_by_sink(line) == Counter(iceberg=1))
+        with running(spark, line, registry.url, sink="delta") as second:
+            eventually(lambda: batches_by_sink(line) == Counter(iceberg=1, delta=1))
+            line.produce(row(4), row(6, 999))
+            eventually(lambda: batches_by_sink(line) == Counter(iceberg=2, delta=2))
+            assert first.is_alive()
+            assert second.is_alive()
+    assert not [event for event in events if event["event"] == "stream_restarting"]
+    assert line.reconcile().holds
+
+
+@pytest.mark.parametrize(("reset_seconds", "is_given_up"), [(0.001, False), (3600, True)])
+def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
+    make_line: Callable[..., Line],
+    spark: SparkSession,
+    registry: Registry,
+    publish: Publish,
+    reset_seconds: float,
+    is_given_up: bool,
+) -> None:
+    """A stream that publishes nothing between two failures must not add them up for ever."""
+    line = make_line(restart_limit=1, restart_reset_seconds=reset_seconds, restart_backoff_seconds=0.01)
+    publish(line.document())
+    failures = 0
+
+    def fail_thrice(_stream: str, step: Step) -> None:
+        nonlocal failures
+        if step is Step.JUDGE and failures < 3:
+            failures += 1
+            raise Unavailable("the store is away")
+
+    line.produce(row(0))
+    with running(spark, line, registry.url, fail_thrice) as stream:
+        eventually(lambda: bool(line.reports) or not stream.is_alive())
+    assert (failures, len(line.reports)) == ((2, 0) if is_given_up else (3, 1))
+    assert isinstance(stream.failure, Unavailable) == is_given_up

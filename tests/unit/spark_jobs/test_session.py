@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.errors import SettingsError
 from tidegate.spark_jobs.cli import read_settings
-from tidegate.spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets
+from tidegate.spark_jobs.session import _engine, catalog_properties, refuse_launch_secrets, worker_sockets
 from tidegate.spark_jobs.settings import SinkSettings
 
 
@@ -48,6 +48,26 @@ def test_executors_elsewhere_reach_the_driver_where_the_settings_say(jars: Path)
 def test_without_settings_spark_picks_its_ports(jars: Path) -> None:
     engine = _engine(settings(jars, spark_master="spark://master:7077"))
     assert not {"spark.driver.host", "spark.driver.port", "spark.driver.bindAddress"} & engine.keys()
+
+
+YARN = "/var/lib/hadoop-yarn/usercache/job/appcache/application_1700000000000_0001/container_1700000000000_0001_01_000002/tmp"
+
+
+@pytest.mark.parametrize(
+    ("master", "folder", "is_unix"),
+    [
+        ("local[*]", "/tmp", "true"),  # noqa: S108 - a name, nothing is written there
+        ("spark://master:7077", "/tmp", "true"),  # noqa: S108 - the same
+        ("local[*]", "/" + "t" * 59, "true"),
+        ("local[*]", "/" + "t" * 60, "false"),
+        ("local[*]", YARN, "false"),
+        ("yarn", "/tmp", "false"),  # noqa: S108 - the driver's; the executors' folders are not known here
+    ],
+)
+def test_workers_are_reached_over_tcp_where_a_socket_would_have_too_long_a_path(
+    master: str, folder: str, is_unix: str
+) -> None:
+    assert worker_sockets(master, folder) == {"spark.python.unix.domain.socket.enabled": is_unix}
 
 
 @pytest.mark.parametrize(
