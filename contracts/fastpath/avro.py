@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from tidegate.contracts.columns.typed import TypedColumn
@@ -15,7 +16,7 @@ from tidegate.contracts.fastpath.avro_reader import (
 )
 from tidegate.contracts.fastpath.path import FastPath
 from tidegate.contracts.fastpath.rules import FastRules
-from tidegate.contracts.formats.avro import AvroFormat
+from tidegate.contracts.formats.avro import MAX_WRITERS, AvroFormat
 from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
@@ -31,7 +32,7 @@ class AvroFastPath(FastPath):
         super().__init__(rules, columns)
         self._format = payload_format
         self.fits = payload_format.is_valid
-        self._generated: dict[ResolvedReader, _Generated] = {}
+        self._of = lru_cache(maxsize=MAX_WRITERS)(_Generated)
 
     def decode(self, framed: Framed) -> Iterator[Any]:
         """Decode each payload: the record, or the Violation that it is."""
@@ -56,11 +57,6 @@ class AvroFastPath(FastPath):
                 yield read(payload)
             except DOUBTS:
                 yield NO_PAYLOAD if payload is None else reader.record(payload)
-
-    def _of(self, reader: ResolvedReader) -> _Generated:
-        if reader not in self._generated:
-            self._generated[reader] = _Generated(reader)
-        return self._generated[reader]
 
 
 class _Generated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from tidegate.contracts.formats.framing import Framed
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.verdict import Violation
 
+MAX_WRITERS: Final = 1_024
+"""Most schemas of writers whose readers are kept; those of 30 fields take 35 KB each, so that all take 36 MB."""
 _DEFINITION: Final = "/schema/definition"
 _MAX_LEVELS: Final = 8
 _MAX_POINTERS: Final = 20_000
@@ -59,7 +62,8 @@ class AvroFormat:
         self._definition = schema.definition
         parsed, named, self._reader = _compile(schema.definition)
         self._own = ResolvedReader(resolve(self._reader, self._reader))
-        self._written: dict[str, ResolvedReader] = {}
+        # Bounded: a stream meets schemas for years, and anybody who may register some can write with all of them.
+        self.written_with = lru_cache(maxsize=MAX_WRITERS)(self._written_with)
         self.fields = AvroFields(parsed, named)
 
     @property
@@ -111,16 +115,11 @@ class AvroFormat:
         """Return none: what does not fit cannot be decoded."""
         return ()
 
-    def written_with(self, text: str) -> ResolvedReader:
+    def _written_with(self, text: str) -> ResolvedReader:
         """Return what reads data of another schema, by its text, as records of this one.
 
         A text that is no schema gives a reader that refuses everything: somebody else let it into the registry.
         """
-        if text not in self._written:
-            self._written[text] = self._resolved(text)
-        return self._written[text]
-
-    def _resolved(self, text: str) -> ResolvedReader:
         try:
             definition = orjson.loads(text)
             if definition == self._definition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import random
 from typing import Any
@@ -14,6 +15,7 @@ from confluent_kafka.schema_registry.serde import SchemaId
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tidegate.contracts.errors import ContractError, Unavailable
+from tidegate.contracts.formats.avro_reader import ResolvedReader
 from tidegate.contracts.formats.framing import Frames, schema_header
 from tidegate.contracts.formats.writers import SCHEMA_HEADER, WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan
@@ -234,6 +236,29 @@ def test_many_schemas_that_nobody_knows_cost_no_more_than_one(avro: Any) -> None
     headers = [header(number) for number in range(1_000, 11_000)]
     verdicts = plan.judge(pa.array([b"\x02"] * len(headers)), headers=pa.array(headers))
     assert set(verdicts.field("disposition").to_pylist()) == {Disposition.QUARANTINED}
+
+
+def test_the_readers_of_old_writers_are_let_go(avro: Any) -> None:
+    before = len(readers())
+    writers = tuple(
+        WriterSchema(number, UUID(int=number), "avro", f'{OLD[:-1]},"doc":"{number}"}}')
+        for number in range(1, 1_201)
+    )
+    plan = avro("confluent-prefix").with_writers(WriterSchemas(writers, is_current=True))
+    for start in range(0, len(writers), 300):
+        batch = [prefix(writer.id) + b"\x02" for writer in writers[start : start + 300]]
+        verdicts = plan.judge(pa.array(batch, pa.large_binary()))
+        assert set(verdicts.field("disposition").to_pylist()) == {Disposition.ACCEPTED}
+    assert 1_000 < len(readers()) - before <= 1_030
+    assert judged(plan, [prefix(1) + b"\x02", prefix(1_200) + b"\x12"], None)[0] == (
+        "",
+        {"a": 1, "b": "none"},
+    )
+
+
+def readers() -> list[ResolvedReader]:
+    gc.collect()
+    return [each for each in gc.get_objects() if type(each) is ResolvedReader]
 
 
 def test_bare_avro_cannot_be_told_from_prefixed(make_plan: Any) -> None:
