@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 
 _MAX_SHOWN: Final = 60
@@ -55,3 +57,19 @@ def was_and_is(name: str, before: Any, after: Any) -> str:
     if after is None:
         return f"{name} was {shown(before)} and is not given any more"
     return f"{name} was {shown(before)} and is {shown(after)}"
+
+
+def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:
+    """Return whether one place is the other, lies in it, or holds it.
+
+    `declared` are the pointers that the schema declares: `*` stands for none of their names.
+    """
+    path: tuple[str, ...] = ()
+    for left, right in zip(tokens(one), tokens(other), strict=False):
+        if left != right and "*" not in (left, right):
+            return False
+        name = right if left == "*" else left
+        path = (*path, name)
+        if left != right and join(path) in declared:
+            return False
+    return True

@@ -75,10 +75,15 @@ def _side(contract: DataContract, index: int | None) -> _Side | None:
     if index is None:
         return None
     expectation = contract.expectations[index]
+    return _Side(expectation, effect_of_batch(expectation, contract))
+
+
+def effect_of_batch(expectation: Expectation, contract: DataContract) -> OnViolation | None:
+    """Return what becomes of a batch that does not meet an expectation; None when it is a warning."""
     if expectation.severity is Severity.WARNING:
-        return _Side(expectation, None)
+        return None
     effect = OnViolation(expectation.on_violation or contract.on_violation)
-    return _Side(expectation, OnViolation.QUARANTINE if effect is OnViolation.DROP else effect)
+    return OnViolation.QUARANTINE if effect is OnViolation.DROP else effect
 
 
 def _changes(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
+from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 
 
@@ -66,3 +68,21 @@ class Comparison:
     def is_compatible(self) -> bool:
         """Whether no finding is breaking."""
         return all(finding.severity is not FindingSeverity.BREAKING for finding in self.findings)
+
+
+_DIRECTIONS: Final = {
+    "NONE": frozenset[Direction](),
+    "BACKWARD": frozenset({Direction.BACKWARD}),
+    "FORWARD": frozenset({Direction.FORWARD}),
+    "FULL": frozenset(Direction),
+}
+
+
+def directions_of(level: Compatibility) -> frozenset[Direction]:
+    """Return the directions in which a level forbids to break, as Confluent Schema Registry has it."""
+    return _DIRECTIONS[level.value.removesuffix("_TRANSITIVE")]
+
+
+def is_transitive(level: Compatibility) -> bool:
+    """Return whether a level looks at every earlier version, and not at the latest alone."""
+    return level.value.endswith("_TRANSITIVE")

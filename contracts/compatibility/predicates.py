@@ -7,18 +7,22 @@ does not speak of, it does not refuse. Two fields in order, conditions and expre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.texts import includes_pattern, matches
+import re2  # type: ignore[import-untyped] # it publishes no types
+
 from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Now
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.inclusion.intervals import Cut, Intervals
+from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path, array_of
@@ -33,6 +37,65 @@ from tidegate.contracts.rules.refused_sets import (
 )
 from tidegate.contracts.rules.refused_sets import OfField as FieldForm
 from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
+
+MAX_SEARCHES: Final = 200
+"""Most searches of one comparison."""
+_left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
+_UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
+
+
+def is_common(pattern: str) -> bool:
+    """Return whether a pattern means the same in RE2, which judges rules, and in ECMA-262.
+
+    The automata of the JSON Schema prover, by which patterns are compared, read ECMA-262.
+    """
+    return not _UNSURE.search(pattern)
+
+
+@contextmanager
+def bounded_searches(most: int = MAX_SEARCHES) -> Iterator[None]:
+    """Let at most so many searches go through the automata of patterns; the others find nothing."""
+    token = _left.set([most])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
+    """Return a shortest string that matches some patterns and not others; None when none was found."""
+    return _answer(inside, outside)[0] if _may_search() else None
+
+
+def includes_pattern(wide: str, narrow: str) -> bool:
+    """Return whether every string that matches `narrow` surely matches `wide`."""
+    return wide == narrow or (_may_search() and _answer((narrow,), (wide,)) == (None, True))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Return whether a string holds a match of a pattern, as the judge of rules sees it."""
+    return _compiled(pattern).search(text) is not None
+
+
+def _may_search() -> bool:
+    """Count a search, whether its answer is remembered or not, so that the same question has the same answer."""
+    left = _left.get()
+    left[0] -= 1
+    return left[0] >= 0
+
+
+@lru_cache(maxsize=1024)
+def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Return a string, and whether the answer is certain."""
+    if not all(is_common(each) for each in (*inside, *outside)):
+        return None, False
+    return answer(Question(inside, outside))
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern)
+
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
 _UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.effects import refuses
-from tidegate.contracts.compatibility.expression_values import NAN
-from tidegate.contracts.compatibility.expressions import Member
-from tidegate.contracts.compatibility.pointers import overlap
-from tidegate.contracts.compatibility.texts import is_common
+from tidegate.contracts.compatibility.changes import overlap
+from tidegate.contracts.compatibility.expressions import NAN, Member
+from tidegate.contracts.compatibility.predicates import is_common
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.rules.compile import refuses
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
 from tidegate.contracts.rules.refused_sets import Listed, OfField, Others, Outside, Unmatched

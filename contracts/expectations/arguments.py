@@ -22,7 +22,7 @@ from tidegate.contracts.expectations.bounds import (
     value_of,
 )
 from tidegate.contracts.expectations.checks import Given
-from tidegate.contracts.expectations.vocabulary import Argument, Columns, Shape
+from tidegate.contracts.expectations.vocabulary import Columns, Shape
 
 _FITS: Final[Mapping[Columns, tuple[Callable[[pa.DataType], bool], str]]] = {
     Columns.ANY: (lambda _: True, ""),
@@ -31,6 +31,8 @@ _FITS: Final[Mapping[Columns, tuple[Callable[[pa.DataType], bool], str]]] = {
     Columns.LISTED: (is_listed, "a number, text, a boolean, a date or a timestamp"),
     Columns.TEXT: (pa.types.is_string, "text"),
 }
+_COLUMN: Final = frozenset({"column", "column_A", "column_B"})
+_COLUMNS: Final = frozenset({"column_list", "column_set"})
 _LENGTH: Final = pa.int64()
 _MISSING_OF_PAIR: Final = ("both_values_are_missing", "either_value_is_missing", "neither")
 _MISSING_OF_LIST: Final = ("all_values_are_missing", "any_value_is_missing", "never")
@@ -95,14 +97,15 @@ class Reader:
         self.problems.append(Problem(place, message))
 
     def _columns(self, name: str) -> Iterator[str]:
-        argument = self.shape.arguments[name]
         value = self.kwargs.get(name)
-        if argument is Argument.COLUMN and value is not None:
+        if value is None:
+            return
+        if name in _COLUMN:
             if not isinstance(value, str):
                 self._refuse(name, "must be the name of a column")
             elif self.type == "expect_column_to_exist" or self._fits(name, value):
                 yield value
-        elif argument is Argument.COLUMNS and value is not None:
+        elif name in _COLUMNS:
             if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
                 self._refuse(name, "must be a list of names of columns")
             elif not self.type.startswith("expect_table") and not all(
@@ -124,7 +127,7 @@ class Reader:
         return True
 
     def _interval(self, kind: pa.DataType | None) -> Interval:
-        if self.shape.arguments.get("value") is Argument.COUNT:
+        if "value" in self.shape.arguments:
             count = self._count("value")
             return Interval() if count is None else Interval(Fraction(count), Fraction(count))
         for name in ("threshold", "sum_total"):

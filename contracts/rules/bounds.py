@@ -5,29 +5,37 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidegate.contracts.document.fields import FieldType
 from tidegate.contracts.document.rule_model import Now
-from tidegate.contracts.document.times import DATE_LENGTH
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.scope import Scope
-from tidegate.contracts.rules.values import DATES, Order, order_of_durations, order_of_times
+from tidegate.contracts.rules.values import Order, order_of_durations, order_of_times
 
 Test = Callable[[Any, Any], bool]
 """A comparison, such as `operator.lt`."""
 
-LIMITS: Final[dict[str, Test]] = {
-    "minimum": operator.ge,
-    "exclusive_minimum": operator.gt,
-    "maximum": operator.le,
-    "exclusive_maximum": operator.lt,
-    "not_before": operator.ge,
-    "after": operator.gt,
-    "not_after": operator.le,
-    "before": operator.lt,
+
+class Limit(NamedTuple):
+    """A bound: the comparison that it asks for, what a value does that breaks it, and what it allows."""
+
+    holds: Test
+    broken: str
+    allowed: str
+
+
+LIMITS: Final = {
+    "minimum": Limit(operator.ge, "is below", "from {}"),
+    "exclusive_minimum": Limit(operator.gt, "is not above", "above {}"),
+    "maximum": Limit(operator.le, "is above", "up to {}"),
+    "exclusive_maximum": Limit(operator.lt, "is not below", "below {}"),
+    "not_before": Limit(operator.ge, "is before", "from {} on"),
+    "after": Limit(operator.gt, "is not after", "after {}"),
+    "not_after": Limit(operator.le, "is after", "up to {}"),
+    "before": Limit(operator.lt, "is not before", "before {}"),
 }
-"""The comparison of a value with a bound that the bound asks for."""
+"""The bounds by the name of their key."""
 _NOT_TIMES: Final = (
     "the field holds no dates or date-times: give it the format date or date-time in the schema"
 )
@@ -59,9 +67,9 @@ def outside_times(
     fixed = {name: limit for name, limit in limits.items() if offsets[name] is None}
     tests = _tests(fixed, order, scope)
     breaks = _outside(tests, order, absent=absent)
-    bounds = [_FromNow(LIMITS[name], offset) for name, offset in offsets.items() if offset is not None]
+    bounds = [_FromNow(LIMITS[name].holds, offset) for name, offset in offsets.items() if offset is not None]
     if not bounds:
-        return _quick_date(breaks, tests) if order is DATES else breaks
+        return breaks
     if order.at is None:
         first = next(name for name, offset in offsets.items() if offset is not None)
         scope.refuse(place or f"/{first}", _no_zone(order))
@@ -86,7 +94,7 @@ def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[
             relative = "" if order.at is None else ", or `now + 5 minutes`"
             hint = relative if str(limits[name]).strip().startswith("now") else ""
             scope.refuse(f"/{name}", f"the field holds {order.name}; write {order.example}{hint}")
-    return [(LIMITS[name], limit) for name, limit in parsed.items()]
+    return [(LIMITS[name].holds, limit) for name, limit in parsed.items()]
 
 
 def _no_zone(order: Order) -> str:
@@ -135,16 +143,3 @@ def _from_now(
         return not all(bound.holds(time, at(now + bound.offset)) for bound in bounds) or others(value)
 
     return breaks
-
-
-def _quick_date(breaks: Callable[[Any], bool], tests: list[tuple[Test, Any]]) -> Callable[[Any], bool]:
-    def breaks_date(value: Any) -> bool:
-        # Ten characters within the limits break nothing, whether they are a date or not.
-        if type(value) is str and len(value) == DATE_LENGTH:
-            for holds, limit in tests:
-                if not holds(value, limit):
-                    return breaks(value)
-            return False
-        return breaks(value)
-
-    return breaks_date

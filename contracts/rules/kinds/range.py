@@ -18,26 +18,6 @@ from tidegate.contracts.words import shown, time_of
 
 _NUMERIC: Final = frozenset({"number", "integer"})
 _NUMBER_TYPES: Final = frozenset({int, float, Decimal})
-_BROKEN: Final = {
-    "minimum": "is below",
-    "exclusive_minimum": "is not above",
-    "maximum": "is above",
-    "exclusive_maximum": "is not below",
-    "not_before": "is before",
-    "after": "is not after",
-    "not_after": "is after",
-    "before": "is not before",
-}
-_ALLOWED: Final = {
-    "minimum": "from {}",
-    "exclusive_minimum": "above {}",
-    "maximum": "up to {}",
-    "exclusive_maximum": "below {}",
-    "not_before": "from {} on",
-    "after": "after {}",
-    "not_after": "up to {}",
-    "before": "before {}",
-}
 
 
 class RangeKind(FieldRuleKind[Range]):
@@ -71,11 +51,11 @@ class RangeKind(FieldRuleKind[Range]):
         text = shown(value) if found is None or len(found.times) != 1 else time_of(value, *found.times)
         relative: list[str] = []
         for name, limit in rule.limits.items():
-            sentence = f"{values.name(rule.field)} {text} {_BROKEN[name]} {limit}"
+            sentence = f"{values.name(rule.field)} {text} {LIMITS[name].broken} {limit}"
             keys = _keys(value, limit, found)
             if keys is None:
                 relative.append(sentence)
-            elif not LIMITS[name](*keys):
+            elif not LIMITS[name].holds(*keys):
                 return sentence
         return relative[0] if len(relative) == 1 else None
 
@@ -85,7 +65,7 @@ class RangeKind(FieldRuleKind[Range]):
         for low, high in (("minimum", "maximum"), ("not_before", "not_after")):
             if low in limits and high in limits:
                 return f"a value from {limits[low]} to {limits[high]}"
-        allowed = [_ALLOWED[name].format(limit) for name, limit in limits.items()]
+        allowed = [LIMITS[name].allowed.format(limit) for name, limit in limits.items()]
         return f"a value {' and '.join(allowed)}" if allowed else None
 
 
@@ -111,8 +91,8 @@ def _outside_numbers(
     limits: Mapping[str, int | float | Decimal],
     absent: bool,  # noqa: FBT001 - the flag of the rule
 ) -> Callable[[Any], bool]:
-    tests = [(LIMITS[name], limit) for name, limit in limits.items()]
-    exact_tests = [(LIMITS[name], exact(limit)) for name, limit in limits.items()]
+    tests = [(LIMITS[name].holds, limit) for name, limit in limits.items()]
+    exact_tests = [(LIMITS[name].holds, exact(limit)) for name, limit in limits.items()]
     if any(isinstance(limit, Decimal) for limit in limits.values()):
 
         def breaks_exactly(value: Any) -> bool:
