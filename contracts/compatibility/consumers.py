@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final
 
 from tidegate.contracts.compatibility.changes import Change, overlap
@@ -65,17 +65,14 @@ def touched(
 
     A consumer that does not say what it reads is touched by everything.
     """
-    return tuple(
-        sorted(
-            each.id
-            for each in consumers
-            if fields
-            and (
-                not each.reads
-                or any(overlap(field, read, declared) for field in fields for read in each.reads)
-            )
-        )
+    if not fields:
+        return ()
+    found = (
+        each.id
+        for each in consumers
+        if not each.reads or any(overlap(*pair, declared) for pair in product(fields, each.reads))
     )
+    return tuple(sorted(found))
 
 
 def unacknowledged(

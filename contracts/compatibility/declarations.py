@@ -159,32 +159,28 @@ def compare_columns(base: Judge, candidate: Judge) -> Iterator[Change]:
         return
     for name in dict.fromkeys([*before, *after]):
         old, new = before.get(name), after.get(name)
-        if new is None and old is not None:
-            sentence = f"the column {old.name} is gone"
-            place = "/columns" if other.columns else ""
-            yield _column_change(
-                "column.removed", sentence, (place, old.pointer), old.field, {Direction.FORWARD}
-            )
-        elif old is None and new is not None:
-            sentence = f"the column {new.name} is new"
-            yield _column_change(
-                "column.added", sentence, (new.pointer, "/columns" if one.columns else ""), new.field
-            )
-        elif old is not None and new is not None:
+        if old is not None and new is not None:
             yield from _compared(old, new)
+        elif old is not None:
+            places = "/columns" if other.columns else "", old.pointer
+            what = f"the column {old.name} is gone"
+            yield _column_change("column.removed", what, places, old.field, frozenset({Direction.FORWARD}))
+        elif new is not None:
+            places = new.pointer, "/columns" if one.columns else ""
+            yield _column_change("column.added", f"the column {new.name} is new", places, new.field, _NEITHER)
 
 
 def _compared(old: _Column, new: _Column) -> Iterator[Change]:
     places = new.pointer, old.pointer
     if old.field != new.field:
         sentence = f"the column {old.name} was taken from {old.field} and is from {new.field}"
-        yield _column_change("column.source-changed", sentence, places, old.field, set(BOTH))
+        yield _column_change("column.source-changed", sentence, places, old.field, BOTH)
     if old.type != new.type:
-        breaks = set(BOTH)
+        breaks = BOTH
         if _is_wider(old.type, new.type):
-            breaks = {Direction.FORWARD}
+            breaks = frozenset({Direction.FORWARD})
         elif _is_wider(new.type, old.type):
-            breaks = {Direction.BACKWARD}
+            breaks = frozenset({Direction.BACKWARD})
         sentence = f"the column {old.name} was {old.type} and is {new.type}"
         yield _column_change("column.type-changed", sentence, places, old.field, breaks)
 
@@ -205,8 +201,10 @@ def _columns(judge: Judge) -> dict[str, _Column] | None:
             each.name.lower(): _Column(each.name, each.type.replace(" ", ""), each.from_, f"/columns/{index}")
             for index, each in enumerate(contract.columns)
         }
+    schema = contract.schema_
+    asserts = isinstance(schema, JsonSchema) and schema.formats == "assert"
     try:
-        columns = compile_columns(contract, judge.fields, formats_hold=_formats_hold(contract))
+        columns = compile_columns(contract, judge.fields, formats_hold=asserts)
     except ContractError:
         return None
     return {
@@ -215,16 +213,12 @@ def _columns(judge: Judge) -> dict[str, _Column] | None:
     }
 
 
-def _formats_hold(contract: DataContract) -> bool:
-    return isinstance(contract.schema_, JsonSchema) and contract.schema_.formats == "assert"
-
-
 def _column_change(
     code: str,
     sentence: str,
     places: tuple[str, str],
     field: str,
-    breaks: set[Direction] | None = None,
+    breaks: frozenset[Direction],
 ) -> Change:
     outcome = Outcome.REFUTED if breaks else Outcome.PROVEN
-    return Change(code, sentence, *places, outcome, (field,), frozenset(breaks or ()))
+    return Change(code, sentence, *places, outcome, (field,), breaks)

@@ -34,7 +34,6 @@ NAN: Final = "nan"
 """Stands among types for the double that is no number, which JSON does not have."""
 _NUMBER: Final = frozenset({"number"})
 _WHOLE: Final = frozenset({"integer", "number"})
-_FIRST_CHARACTER: Final = "\0"
 _NO_MEMBER: Final[frozenset[str]] = frozenset()
 
 
@@ -105,7 +104,10 @@ def values_between(constants: Iterable[Constant]) -> Iterator[Value]:
         keys[constant.sort].add(constant.key)
     yield from _OTHERS
     yield from _numbers(sorted(keys[Sort.NUMBER] or {Fraction(0)}))
-    yield from _strings(sorted(keys[Sort.STRING]))
+    texts = sorted(keys[Sort.STRING])
+    # Nothing lies between a text and that text with the first of all characters after it.
+    for text in dict.fromkeys(["", *texts, *(f"{each}\0" for each in texts)]):
+        yield Value(text, frozenset({"string"}))
     for moment in _steps(keys[Sort.MOMENT]):
         yield Value(_moment_text(moment), _NO_MEMBER, "dyn(timestamp({}))")
     for span in _steps(keys[Sort.SPAN]):
@@ -135,12 +137,6 @@ def _number(number: Fraction) -> Iterator[Value]:
     yield from (Value(int(number), _WHOLE), Value(float(number), _WHOLE))
     if number >= 0:
         yield Value(int(number), _NO_MEMBER, "dyn(uint({}))")
-
-
-def _strings(keys: list[str]) -> Iterator[Value]:
-    """Yield texts: nothing lies between a text and that text with the first of all characters after it."""
-    for text in dict.fromkeys(["", *keys, *(f"{key}{_FIRST_CHARACTER}" for key in keys)]):
-        yield Value(text, frozenset({"string"}))
 
 
 def _steps(keys: set[int]) -> list[int]:

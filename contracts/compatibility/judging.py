@@ -146,7 +146,8 @@ class Pair:
             return
         values = [self._old_value(record) for record in batch]
         known = [(record, value) for record, value in zip(batch, values, strict=True) if value is not None]
-        written = _written(self.old.plan, [value for _, value in known])
+        judged = self.old.plan.judge(pa.array([value for _, value in known], pa.large_binary()))
+        written = [Disposition(code).is_written for code in judged.field("disposition").to_pylist()]
         met = [
             (record, value) for (record, value), is_written in zip(known, written, strict=True) if is_written
         ]
@@ -218,8 +219,3 @@ def _json(record: Any) -> bytes:
         return orjson.dumps(record)
     except orjson.JSONEncodeError:  # integers beyond 64 bits, decimals
         return text_of(record).encode()
-
-
-def _written(plan: EnforcementPlan, values: list[bytes]) -> list[bool]:
-    verdicts = plan.judge(pa.array(values, pa.large_binary()))
-    return [Disposition(code).is_written for code in verdicts.field("disposition").to_pylist()]

@@ -53,9 +53,9 @@ def is_common(pattern: str) -> bool:
 
 
 @contextmanager
-def bounded_searches(most: int = MAX_SEARCHES) -> Iterator[None]:
-    """Let at most so many searches go through the automata of patterns; the others find nothing."""
-    token = _left.set([most])
+def bounded_searches() -> Iterator[None]:
+    """Let at most MAX_SEARCHES searches go through the automata of patterns; the others find nothing."""
+    token = _left.set([MAX_SEARCHES])
     try:
         yield
     finally:
@@ -274,34 +274,33 @@ def domain_of(found: FieldType) -> Domain:
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
     """Return whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
     others = list(others)
-    match predicate:
-        case OfField():
-            alike = [
-                each.refused
-                for each in others
-                if isinstance(each, OfField)
-                and each.field == predicate.field
-                and each.domain.sort == predicate.domain.sort
-            ]
-            return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
-        case NearNow():
-            return any(isinstance(each, NearNow) and _bounds_imply(each, predicate) for each in others)
-        case OutOfOrder():
-            return any(isinstance(each, OutOfOrder) and _orders_imply(each, predicate) for each in others)
-        case WhenNeeded():
-            return any(
-                isinstance(each, WhenNeeded) and _needs_imply(each, predicate) for each in others
-            ) or any(
-                isinstance(each, OfField) and each.field == predicate.field and each.refused.null
-                for each in others
-            )
-        case Expression():
-            return any(
-                isinstance(each, Expression)
-                and (each.text, each.about) == (predicate.text, predicate.about)
-                and (each.null or not predicate.null)
-                for each in others
-            )
+    if isinstance(predicate, OfField):
+        alike = [
+            each.refused
+            for each in others
+            if isinstance(each, OfField)
+            and each.field == predicate.field
+            and each.domain.sort == predicate.domain.sort
+        ]
+        return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
+    return any(_implies(each, predicate) for each in others)
+
+
+def _implies(one: Predicate, other: Predicate) -> bool:
+    """Return whether one rule alone surely refuses whatever another refuses."""
+    match one, other:
+        case NearNow(), NearNow():
+            return _bounds_imply(one, other)
+        case OutOfOrder(), OutOfOrder():
+            return _orders_imply(one, other)
+        case WhenNeeded(), WhenNeeded():
+            return _needs_imply(one, other)
+        case OfField(), WhenNeeded():
+            return one.field == other.field and one.refused.null
+        case Expression(), Expression():
+            is_same = (one.text, one.about) == (other.text, other.about)
+            return is_same and (one.null or not other.null)
+    return False
 
 
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:

@@ -82,8 +82,12 @@ def _one_way(
         is_altered = any(overlap(name, other) for name in kind_of(rule).fields(rule) for other in altered)
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
-        known = _refusing(old) if known is None else known
-        if not is_altered and (_is_implied(rule, new, known) or _is_expressed(rule, old, members, budget)):
+        if known is None:
+            refusing = (each for each in old.contract.rules if refuses(each, old.contract))
+            known = [each for other in refusing if (each := predicate_of(other, old.fields)) is not None]
+        predicate = predicate_of(rule, new.fields)
+        is_implied = predicate is not None and not is_altered and implied(predicate, known)
+        if is_implied or (not is_altered and _is_expressed(rule, old, members, budget)):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
@@ -116,17 +120,6 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     if old.contract.schema_ == new.contract.schema_:
         return True
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
-
-
-def _refusing(judge: Judge) -> list[Predicate]:
-    """Return the rules that keep records from being written."""
-    rules = [rule for rule in judge.contract.rules if refuses(rule, judge.contract)]
-    return [each for rule in rules if (each := predicate_of(rule, judge.fields)) is not None]
-
-
-def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
-    predicate = predicate_of(rule, new.fields)
-    return predicate is not None and implied(predicate, known)
 
 
 def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
@@ -167,23 +160,16 @@ def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> It
         pointer, base_pointer = _pointers(rule_id, base, candidate)
         shown = new or before[rule_id]
         fields = kind_of(shown).places(shown)
-        if (
-            old is not None
-            and new is not None
-            and (
-                effect(old, base) is not effect(new, candidate)
-                and refuses(old, base) == refuses(new, candidate)
-            )
-        ):
+        is_refusing = [old is not None and refuses(old, base), new is not None and refuses(new, candidate)]
+        is_alike = is_refusing[0] == is_refusing[1]
+        if old and new and is_alike and effect(old, base) is not effect(new, candidate):
             sentence = f"what breaking the rule `{rule_id}` does to a record {_effect_change(old, new, base, candidate)}"
-            severity = FindingSeverity.WARNING if refuses(new, candidate) else FindingSeverity.INFO
+            severity = FindingSeverity.WARNING if is_refusing[1] else FindingSeverity.INFO
             code = "rule.on-violation-changed"
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
-        if rule_id in told or (old is not None and new is not None and meaning_of(old) == meaning_of(new)):
+        if rule_id in told or (old and new and meaning_of(old) == meaning_of(new)):
             continue
-        is_enforced = any(
-            rule is not None and refuses(rule, contract) for rule, contract in ((old, base), (new, candidate))
-        )
+        is_enforced = any(is_refusing)
         code = "rule.rewritten" if is_enforced else "rule.warning-changed"
         if old is None or new is None:
             code = "rule.added" if old is None else "rule.removed"

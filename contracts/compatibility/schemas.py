@@ -82,6 +82,7 @@ class Guard:
                     yield value, text, read
 
     def _values(self, field: str, rule: Rule) -> Iterator[Any]:
+        """Yield values to try; they are collected only when what helped before does not."""
         values = [each for each in values_at(field, (rule,), self._old) if not isinstance(each, bytes)]
         yield from sorted(values[:_MAX_TRIED], key=lambda each: (each is not MISSING, len(repr(each))))
 

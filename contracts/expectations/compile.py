@@ -13,7 +13,7 @@ from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.expectations.arguments import Reader
-from tidegate.contracts.expectations.checks import BUILD, Check, Finding, Given, fixed
+from tidegate.contracts.expectations.checks import Check, Finding, Given, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, Rows
 from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Shape
 
@@ -133,7 +133,7 @@ def _check(expectation: Expectation, shape: Shape, given: Given, columns: pa.Sch
         case _ if not shape.is_exact or (given.second and not _go_together(given, columns)):
             return None
         case name:
-            return BUILD[name](given)
+            return check_of(name, given)
 
 
 def _go_together(given: Given, columns: pa.Schema) -> bool:

@@ -74,17 +74,13 @@ class Classes:
     def __bool__(self) -> bool:
         return bool(self.by_pointer)
 
-    def of(self, path: Path, besides: Iterable[str] = ()) -> str | None:
-        """Return the class of the value at a path, None when it is not classified.
-
-        `besides` are pointers of `by_pointer` that do not count.
-        """
-        left_out = frozenset(besides)
+    def of(self, path: Path) -> str | None:
+        """Return the class of the value at a path, None when it is not classified."""
         steps = [self._root]
         for token in (None, *path):
             steps = steps if token is None else following(steps, str(token))
             for step in steps:
-                if step.value is not None and step.value not in left_out:
+                if step.value is not None:
                     return self.by_pointer[step.value]
         return None
 
@@ -92,7 +88,7 @@ class Classes:
         """Return whether classified values may stand at a path or below it.
 
         So they may in a value that stands where an object with a classified field was agreed, whatever it is: text, or
-        an element of an array.
+        an element of an array. `besides` are pointers of `by_pointer` that do not count.
         """
         left_out = frozenset(besides)
         steps = [self._root]
@@ -128,7 +124,7 @@ def classes_of(contract: DataContract) -> Classes:
 
 def _tagged(contract: DataContract) -> dict[str, str]:
     definition: Any = contract.schema_.definition
-    tag = _first_tag(definition)
+    tag = next((name for node in _objects(definition) if (name := _tag_of(node)) is not None), None)
     if tag is None:
         return {}
     try:
@@ -252,11 +248,6 @@ def _tag_of(node: dict[str, Any]) -> str | None:
     names = [found] if isinstance(found, str) else [*_listed(found)]
     names += [of_field] if isinstance(of_field, str) else []
     return next((name for name in names if isinstance(name, str) and name.lower() not in _OPEN), None)
-
-
-def _first_tag(schema: Any) -> str | None:
-    """Return some tag that stands anywhere in a schema, so that a value of it may be classified."""
-    return next((name for node in _objects(schema) if (name := _tag_of(node)) is not None), None)
 
 
 def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:

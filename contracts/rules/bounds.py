@@ -72,9 +72,11 @@ def outside_times(
         return breaks
     if order.at is None:
         first = next(name for name, offset in offsets.items() if offset is not None)
-        scope.refuse(place or f"/{first}", _no_zone(order))
+        reason = "which have no time zone: how far they are from now is unknown"
+        scope.refuse(place or f"/{first}", f"the field holds {order.name}, {reason}")
         return None
-    return _from_now(bounds, order, scope.now(now), breaks if fixed else _never, absent=absent)
+    others = breaks if fixed else lambda _: False
+    return _from_now(bounds, order, scope.now(now), others, absent=absent)
 
 
 def order_of_moments(found: FieldType, scope: Scope) -> Order | None:
@@ -95,14 +97,6 @@ def _tests(limits: Mapping[str, Any], order: Order, scope: Scope) -> list[tuple[
             hint = relative if str(limits[name]).strip().startswith("now") else ""
             scope.refuse(f"/{name}", f"the field holds {order.name}; write {order.example}{hint}")
     return [(LIMITS[name].holds, limit) for name, limit in parsed.items()]
-
-
-def _no_zone(order: Order) -> str:
-    return f"the field holds {order.name}, which have no time zone: how far they are from now is unknown"
-
-
-def _never(_: Any) -> bool:
-    return False
 
 
 def _outside(tests: list[tuple[Test, Any]], order: Order, *, absent: bool) -> Callable[[Any], bool]:

@@ -375,7 +375,7 @@ def find_replaced(records: pa.Table, rows: Iterable[pa.RecordBatch]) -> Upserts:
         return Upserts(unclear=unclear)
     keys = pc.unique(known.column("key"))
     row = _Rows.of(keys, rows)
-    key = _index(known.column("key"), keys)
+    key = _int64(pc.index_in(known.column("key"), value_set=keys))
     partition, offset, time = (_int64(known.column(name)) for name in ("partition", "offset", "timestamp_ms"))
     line = key * (int(partition.max()) + 1) + partition
     _, of_line = np.unique(line, return_inverse=True)
@@ -439,10 +439,6 @@ def _several_partitions(key: _Int64s, partition: _Int64s, row: _Rows) -> npt.NDA
     np.minimum.at(lowest, key, partition)
     np.maximum.at(highest, key, partition)
     return np.asarray(lowest[key] != highest[key])
-
-
-def _index(values: pa.ChunkedArray, among: pa.Array) -> _Int64s:
-    return _int64(pc.index_in(values, value_set=among))
 
 
 def _int64(values: pa.ChunkedArray) -> _Int64s:
