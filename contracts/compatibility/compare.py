@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change
 from tidegate.contracts.compatibility.consumers import Reader, compare_consumers, readers_of, touched
 from tidegate.contracts.compatibility.declarations import compare_columns, compare_declarations
 from tidegate.contracts.compatibility.expectations import compare_expectations
 from tidegate.contracts.compatibility.finding import (
+    Change,
     Comparison,
     Direction,
     Finding,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, overlap
-from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Comparison, Direction, FindingSeverity, overlap
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.contracts.columns.typed import compile_columns
-from tidegate.contracts.compatibility.changes import BOTH, Change, shown, was_and_is
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity, directions_of, is_transitive
+from tidegate.contracts.compatibility.finding import (
+    BOTH,
+    Change,
+    Direction,
+    FindingSeverity,
+    directions_of,
+    is_transitive,
+    shown,
+    was_and_is,
+)
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import Compatibility, DataContract, JsonSchema, Status

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, was_and_is
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, was_and_is
 from tidegate.contracts.document.model import DataContract, Expectation
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.inclusion.answer import Outcome

@@ -26,7 +26,7 @@ from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path, array_of
-from tidegate.contracts.rules.refused_sets import (
+from tidegate.contracts.rules.rule_kind import (
     AbsentWhen,
     BrokenExpression,
     Listed,
@@ -35,7 +35,7 @@ from tidegate.contracts.rules.refused_sets import (
     Outside,
     Unmatched,
 )
-from tidegate.contracts.rules.refused_sets import OfField as FieldForm
+from tidegate.contracts.rules.rule_kind import OfField as FieldForm
 from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
 
 MAX_SEARCHES: Final = 200

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.changes import overlap
 from tidegate.contracts.compatibility.expressions import NAN, Member
+from tidegate.contracts.compatibility.finding import overlap
 from tidegate.contracts.compatibility.predicates import is_common
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
 from tidegate.contracts.document.model import DataContract, JsonSchema
@@ -17,7 +17,7 @@ from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.rules.compile import refuses
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
-from tidegate.contracts.rules.refused_sets import Listed, OfField, Others, Outside, Unmatched
+from tidegate.contracts.rules.rule_kind import Listed, OfField, Others, Outside, Unmatched
 from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000

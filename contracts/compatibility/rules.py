@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, overlap, was_and_is
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, overlap, was_and_is
 from tidegate.contracts.compatibility.judging import Judge, Pair
 from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
 from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
@@ -24,7 +23,7 @@ from tidegate.contracts.inclusion.json_schema.prover import Budget
 from tidegate.contracts.rules.compile import effect, refuses
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path
-from tidegate.contracts.rules.refused_sets import BrokenExpression
+from tidegate.contracts.rules.rule_kind import BrokenExpression
 
 CODES: Final = {
     "rule.added": "a rule is new",

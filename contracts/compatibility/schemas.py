@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import BOTH, Change
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import BOTH, Change, Direction, FindingSeverity
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.rule_schemas import dialect_of, kept_rules, with_schemas
 from tidegate.contracts.compatibility.separation import MISSING, values_at

@@ -25,7 +25,7 @@ from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentE
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
-from tidegate.contracts.rules.refused_sets import (
+from tidegate.contracts.rules.rule_kind import (
     AbsentWhen,
     BrokenExpression,
     Listed,

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, was_and_is
 from tidegate.contracts.compatibility.declarations import accepts_more_framings, compare_columns, keeps_level
 from tidegate.contracts.compatibility.expectations import compare_expectations, effect_of_batch
-from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.compatibility.finding import Change, Direction, was_and_is
 from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules, meaning_of

@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tidegate.contracts.expectations.bounds import EVERYTHING, Interval
-from tidegate.contracts.expectations.exact import Number
 from tidegate.contracts.expectations.metrics import (
     Extremes,
     Filled,
@@ -23,6 +22,7 @@ from tidegate.contracts.expectations.metrics import (
     Listed,
     Matching,
     Metric,
+    Number,
     Outside,
     Pairs,
     Rows,

@@ -12,10 +12,9 @@ import pyarrow as pa
 from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
-from tidegate.contracts.expectations.arguments import Reader
 from tidegate.contracts.expectations.checks import Check, Finding, Given, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, Rows
-from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Shape
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
 Partials = tuple[Any, ...]
 """What was noted of some rows, in the order of `ExpectationPlan.metrics`."""

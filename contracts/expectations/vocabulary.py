@@ -1,4 +1,4 @@
-"""The expectations that a contract may have: their names, their arguments, and who judges them.
+"""The expectations that a contract may have: their names, who judges them, and how their arguments are read.
 
 Names, arguments and defaults are Great Expectations' own (a test holds them against the library). What is not here
 cannot be judged on a batch as it passes: it asks for another table, for SQL, or for an order that a batch does not have.
@@ -6,10 +6,27 @@ cannot be judged on a batch as it passes: it asks for another table, for SQL, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from fractions import Fraction
+from typing import Any, Final
+
+import pyarrow as pa
+import re2  # type: ignore[import-untyped] # it publishes no types
+
+from tidegate.contracts.document.diagnosis import suggest
+from tidegate.contracts.document.source import escape
+from tidegate.contracts.errors import Problem
+from tidegate.contracts.expectations.bounds import (
+    Interval,
+    bound_of,
+    is_listed,
+    is_number,
+    is_ordered,
+    value_of,
+)
+from tidegate.contracts.expectations.checks import Given
 
 
 class Columns(Enum):
@@ -130,3 +147,212 @@ REFUSED: Final[Mapping[str, str]] = {
     "expect_column_values_to_be_dateutil_parseable": "use `format` in the schema",
 }
 """Expectations of the library that make no sense here, and what to do instead."""
+
+
+_FITS: Final[Mapping[Columns, tuple[Callable[[pa.DataType], bool], str]]] = {
+    Columns.ANY: (lambda _: True, ""),
+    Columns.NUMBERS: (is_number, "a number"),
+    Columns.ORDERED: (is_ordered, "a number, a date or a timestamp"),
+    Columns.LISTED: (is_listed, "a number, text, a boolean, a date or a timestamp"),
+    Columns.TEXT: (pa.types.is_string, "text"),
+}
+_COLUMN: Final = frozenset({"column", "column_A", "column_B"})
+_COLUMNS: Final = frozenset({"column_list", "column_set"})
+_LENGTH: Final = pa.int64()
+_MISSING_OF_PAIR: Final = ("both_values_are_missing", "either_value_is_missing", "neither")
+_MISSING_OF_LIST: Final = ("all_values_are_missing", "any_value_is_missing", "never")
+_COUNTED: Final = frozenset(
+    {
+        "expect_table_row_count_to_be_between",
+        "expect_table_column_count_to_be_between",
+        "expect_column_value_lengths_to_be_between",
+        "expect_column_proportion_of_non_null_values_to_be_between",
+        "expect_column_unique_value_count_to_be_between",
+        "expect_column_proportion_of_unique_values_to_be_between",
+    }
+)
+"""Their bounds are of a count or a share, whatever the column holds."""
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads the arguments of one expectation and gathers what is wrong with them; pointers are into the contract."""
+
+    pointer: str
+    type: str
+    shape: Shape
+    kwargs: Mapping[str, Any]
+    columns: pa.Schema
+    problems: list[Problem] = field(default_factory=list)
+
+    def read(self) -> Given | None:
+        """Return the arguments, or None with the problems."""
+        for name in self.kwargs:
+            if name not in self.shape.arguments:
+                known = suggest(name, self.shape.arguments) if self.shape.arguments else ""
+                self._refuse(name, f"{self.type} takes no argument `{name}`{known}")
+        for name in self.shape.required:
+            if name not in self.kwargs:
+                self.problems.append(Problem(self.pointer, f"{self.type} needs the argument `{name}`"))
+        names = {name: tuple(self._columns(name)) for name in self.shape.arguments}
+        if self.problems:
+            return None
+        about = [column for each in names.values() for column in each]
+        kind = self.columns.field(about[0]).type if about and about[0] in self.columns.names else None
+        given = Given(
+            column=about[0] if about else "",
+            second=about[1] if len(about) > 1 else "",
+            interval=self._interval(kind),
+            values=self._values(kind),
+            patterns=tuple(self._patterns()),
+            mostly=self._mostly(),
+            every=self._choice("match_on", ("any", "all")) == "all",
+            or_equal=self._flag("or_equal", default=False),
+            ignore=self._ignored(),
+            names=tuple(about),
+            index=self._count("column_index"),
+            exact_match=self._flag("exact_match", default=True),
+        )
+        self._flag("double_sided", default=False)
+        self._flag("ties_okay", default=False)
+        return None if self.problems else given
+
+    def _refuse(self, argument: str, message: str) -> None:
+        place = f"{self.pointer}/kwargs/{escape(argument)}"
+        self.problems.append(Problem(place, message))
+
+    def _columns(self, name: str) -> Iterator[str]:
+        value = self.kwargs.get(name)
+        if value is None:
+            return
+        if name in _COLUMN:
+            if not isinstance(value, str):
+                self._refuse(name, "must be the name of a column")
+            elif self.type == "expect_column_to_exist" or self._fits(name, value):
+                yield value
+        elif name in _COLUMNS:
+            if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+                self._refuse(name, "must be a list of names of columns")
+            elif not self.type.startswith("expect_table") and not all(
+                self._fits(name, each) for each in value
+            ):
+                return
+            else:
+                yield from value
+
+    def _fits(self, argument: str, column: str) -> bool:
+        if column not in self.columns.names:
+            self._refuse(argument, f"there is no column `{column}`{suggest(column, self.columns.names)}")
+            return False
+        is_fit, what = _FITS[self.shape.columns]
+        kind = self.columns.field(column).type
+        if not is_fit(kind):
+            self._refuse(argument, f"the column `{column}` is of type {kind}; {self.type} takes {what}")
+            return False
+        return True
+
+    def _interval(self, kind: pa.DataType | None) -> Interval:
+        if "value" in self.shape.arguments:
+            count = self._count("value")
+            return Interval() if count is None else Interval(Fraction(count), Fraction(count))
+        for name in ("threshold", "sum_total"):
+            if name in self.shape.arguments:
+                self._bound(name, pa.float64())
+        if "min_value" not in self.shape.arguments:
+            return Interval()
+        of = _LENGTH if kind is None or self.type in _COUNTED else kind
+        interval = Interval(
+            self._bound("min_value", of),
+            self._bound("max_value", of),
+            self._flag("strict_min", default=False),
+            self._flag("strict_max", default=False),
+        )
+        if interval.low is None and interval.high is None and not self.problems:
+            self.problems.append(
+                Problem(self.pointer, f"{self.type} needs a bound: `min_value` or `max_value`")
+            )
+        elif not self.problems and interval.is_empty:
+            self._refuse("max_value", "no value lies between `min_value` and `max_value`")
+        return interval
+
+    def _bound(self, name: str, kind: pa.DataType) -> Any:
+        written = self.kwargs.get(name)
+        if written is None:
+            return None
+        try:
+            return bound_of(written, kind)
+        except ValueError as error:
+            self._refuse(name, str(error))
+            return None
+
+    def _values(self, kind: pa.DataType | None) -> tuple[Any, ...]:
+        if "value_set" not in self.shape.arguments or kind is None:
+            return ()
+        written = self.kwargs["value_set"]
+        if not isinstance(written, list) or not written:
+            self._refuse("value_set", "must be a list of values")
+            return ()
+        values: dict[Any, None] = {}
+        for index, each in enumerate(written):
+            try:
+                values[value_of(each, kind)] = None
+            except ValueError as error:
+                self.problems.append(Problem(f"{self.pointer}/kwargs/value_set/{index}", str(error)))
+        return tuple(values)
+
+    def _patterns(self) -> Iterator[str]:
+        options = re2.Options()
+        options.log_errors = False
+        for name in ("regex", "regex_list"):
+            if name not in self.shape.arguments:
+                continue
+            written = self.kwargs[name]
+            patterns = written if name == "regex_list" else [written]
+            if not isinstance(patterns, list) or not patterns:
+                self._refuse(name, "must be a list of patterns")
+                continue
+            for pattern in patterns:
+                try:
+                    re2.compile(pattern, options)
+                except (re2.error, TypeError):
+                    self._refuse(name, "not a pattern in RE2 syntax")
+                else:
+                    yield pattern
+
+    def _mostly(self) -> Fraction:
+        written = self.kwargs.get("mostly", 1)
+        is_share = isinstance(written, int | float) and not isinstance(written, bool) and 0 <= written <= 1
+        if not is_share:
+            self._refuse("mostly", "must be a share from 0 to 1")
+            return Fraction(1)
+        return Fraction(str(written))
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        written = self.kwargs.get(name)
+        if written is None:
+            return default
+        if not isinstance(written, bool):
+            self._refuse(name, "must be true or false")
+        return bool(written)
+
+    def _count(self, name: str) -> int | None:
+        written = self.kwargs.get(name)
+        if written is None:
+            return None
+        if isinstance(written, bool) or not isinstance(written, int) or written < 0:
+            self._refuse(name, "must be a whole number from 0 on")
+            return None
+        return written
+
+    def _choice(self, name: str, choices: tuple[str, ...]) -> str:
+        written = self.kwargs.get(name, choices[0])
+        if written not in choices:
+            self._refuse(name, f"must be one of {', '.join(choices)}")
+            return choices[0]
+        return str(written)
+
+    def _ignored(self) -> str:
+        is_pair = "column_A" in self.shape.arguments
+        if "ignore_row_if" not in self.shape.arguments:
+            return _MISSING_OF_PAIR[0]
+        return self._choice("ignore_row_if", _MISSING_OF_PAIR if is_pair else _MISSING_OF_LIST)

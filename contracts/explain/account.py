@@ -21,8 +21,7 @@ from tidegate.contracts.explain.schema_sentences import (
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import ANY, Path
-from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
+from tidegate.contracts.privacy.classes import ANY, BODY, Path, Sight, sight_of
 from tidegate.contracts.rules.compiled import read
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.rule_kind import Values

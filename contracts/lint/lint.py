@@ -22,7 +22,7 @@ from tidegate.contracts.rules.cel import roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
 from tidegate.contracts.rules.places import EACH
 from tidegate.contracts.rules.places import Path as FieldPath
-from tidegate.contracts.rules.scope import undeclared
+from tidegate.contracts.rules.rule_kind import undeclared
 
 
 def lint(path: Path) -> LoadedContract:

@@ -24,7 +24,7 @@ from tidegate.contracts.document.times import NANOSECONDS, instant_key
 from tidegate.contracts.rules.cel_syntax import Node, Roots, syntax_of
 from tidegate.contracts.rules.compiled import Built
 from tidegate.contracts.rules.places import EACH, Path
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import Scope
 
 _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
 _LITERAL = re.compile(

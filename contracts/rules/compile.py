@@ -12,7 +12,7 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
 from tidegate.contracts.rules.kinds.registry import kind_of
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import Scope
 from tidegate.contracts.verdict import Disposition, Severity
 
 

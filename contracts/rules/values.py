@@ -21,7 +21,7 @@ from tidegate.contracts.document.fields import FieldType
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.document.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
 from tidegate.contracts.rules.clock import date_of, day_of, midnight_of
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import Scope
 
 _TEXT: Final = re.compile(
     r"P(?:(\d{1,9})W|(?=[0-9T])(?:(\d{1,9})Y)?(?:(\d{1,9})M)?(?:(\d{1,9})D)?"

@@ -9,9 +9,7 @@ from tidegate.contracts.document.fields import SchemaFields, join
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.rules.cel import build_cel, named_paths
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.refused_sets import BrokenExpression
-from tidegate.contracts.rules.rule_kind import RuleKind, Values
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import BrokenExpression, RuleKind, Scope, Values
 from tidegate.contracts.words import shown
 
 _CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")

@@ -15,9 +15,7 @@ from tidegate.contracts.document.fields import SchemaFields, tokens
 from tidegate.contracts.document.rule_model import Ordered
 from tidegate.contracts.rules.clock import day_of
 from tidegate.contracts.rules.compiled import Built, when_missing
-from tidegate.contracts.rules.refused_sets import OutOfOrder
-from tidegate.contracts.rules.rule_kind import RuleKind, Values
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Values
 from tidegate.contracts.rules.values import DATES, INSTANTS, LOCAL_TIMES, NUMBERS, Key, Order, exact, order_of
 from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
 
