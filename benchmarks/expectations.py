@@ -19,7 +19,7 @@ from benchmarks.admissions_data import contract, values
 from benchmarks.figures import Figure, benchmark_parser, interleaved_seconds, report_figures
 from benchmarks.spark_session import benchmark_session
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.spark_jobs.worker.data_files import INPUT, FileTarget, judge_and_write
 from tidegate.spark_jobs.worker.noting import read_noted

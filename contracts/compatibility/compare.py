@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change
 from tidegate.contracts.compatibility.consumers import Reader, compare_consumers, readers_of, touched
-from tidegate.contracts.compatibility.declarations import compare_declarations
+from tidegate.contracts.compatibility.declarations import compare_columns, compare_declarations
 from tidegate.contracts.compatibility.expectations import compare_expectations
-from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
+from tidegate.contracts.compatibility.finding import (
+    Change,
+    Comparison,
+    Direction,
+    Finding,
+    FindingSeverity,
+    directions_of,
+)
 from tidegate.contracts.compatibility.judging import Judge
-from tidegate.contracts.compatibility.levels import directions_of
+from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
-from tidegate.contracts.compatibility.tables import compare_columns
-from tidegate.contracts.compatibility.texts import bounded_searches
-from tidegate.contracts.compatibility.versions import suggested_version
 from tidegate.contracts.document.fields import tokens
-from tidegate.contracts.document.model import Compatibility, DataContract
-from tidegate.contracts.rules.reference_sets import with_reference_sets
+from tidegate.contracts.document.model import Compatibility, Consumer, DataContract
+from tidegate.contracts.document.semver import next_major, next_minor, next_patch
+from tidegate.contracts.rules.compile import with_reference_sets
 
 _RANK: Final = {FindingSeverity.BREAKING: 0, FindingSeverity.WARNING: 1, FindingSeverity.INFO: 2}
 _UNTOUCHED: Final = "; it touches no registered consumer"
@@ -129,3 +134,61 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 def _place(pointer: str) -> tuple[tuple[int, str], ...]:
     """Sort indexes as the numbers that they are."""
     return tuple((int(token), "") if token.isdecimal() else (-1, token) for token in tokens(pointer))
+
+
+def compare_for(
+    apart: tuple[Consumer, ...], base: DataContract, candidate: DataContract, level: Compatibility
+) -> Comparison:
+    """Compare two versions for those who are registered apart as well: they came and went with neither document.
+
+    Pointers of findings lead into both documents as they are written. Raises ContractError for an invalid schema.
+    """
+    contracts = base, candidate
+    named = [each.model_copy(update={"consumers": (*each.consumers, *apart)}) for each in contracts]
+    found = compare(*named, level=level)
+    findings = (
+        replace(
+            each,
+            pointer=_in_document(each.pointer, len(candidate.consumers)),
+            base_pointer=_in_document(each.base_pointer, len(base.consumers)),
+        )
+        for each in found.findings
+    )
+    return replace(found, findings=tuple(findings))
+
+
+def _in_document(pointer: str, consumers: int) -> str:
+    """Point to no consumer that a document of so many consumers does not hold."""
+    head, _, index = pointer.rpartition("/")
+    if head != "/consumers" or not index.isdecimal() or int(index) < consumers:
+        return pointer
+    return head if consumers else ""
+
+
+_ANNOTATIONS: Final = frozenset(
+    {
+        "rule.rewritten",
+        "consumer.added",
+        "consumer.removed",
+        "consumer.reads-changed",
+        "contract.status-changed",
+    }
+)
+"""Codes of changes after which every record means what it meant."""
+
+
+def suggested_version(base: str, findings: Iterable[Finding]) -> str:
+    """Return the smallest version above `base` that some findings allow.
+
+    Major for a breaking finding, minor for any other that concerns records, patch for annotations. A pre-release of
+    the version that is due is followed by that version.
+    """
+    findings = tuple(findings)
+    if any(finding.severity is FindingSeverity.BREAKING for finding in findings):
+        due, end = next_major(base), ".0.0"
+    elif any(finding.code not in _ANNOTATIONS for finding in findings):
+        due, end = next_minor(base), ".0"
+    else:
+        return next_patch(base)
+    core, _, prerelease = base.partition("-")
+    return core if prerelease and core.endswith(end) else due

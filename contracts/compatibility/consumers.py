@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change
-from tidegate.contracts.compatibility.finding import Comparison, Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Comparison, Direction, FindingSeverity, overlap
 from tidegate.contracts.compatibility.judging import Judge
-from tidegate.contracts.compatibility.pointers import overlap
 from tidegate.contracts.compatibility.rule_schemas import STEPS, with_rules
 from tidegate.contracts.document.model import Consumer, DataContract, JsonSchema
 from tidegate.contracts.document.semver import major_of
@@ -66,17 +64,14 @@ def touched(
 
     A consumer that does not say what it reads is touched by everything.
     """
-    return tuple(
-        sorted(
-            each.id
-            for each in consumers
-            if fields
-            and (
-                not each.reads
-                or any(overlap(field, read, declared) for field in fields for read in each.reads)
-            )
-        )
+    if not fields:
+        return ()
+    found = (
+        each.id
+        for each in consumers
+        if not each.reads or any(overlap(*pair, declared) for pair in product(fields, each.reads))
     )
+    return tuple(sorted(found))
 
 
 def unacknowledged(

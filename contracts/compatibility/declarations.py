@@ -5,15 +5,27 @@ These changes are certain by themselves; no record is needed to show them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import BOTH, Change, shown, was_and_is
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
-from tidegate.contracts.compatibility.levels import directions_of, is_transitive
+from tidegate.contracts.columns.typed import compile_columns
+from tidegate.contracts.compatibility.finding import (
+    BOTH,
+    Change,
+    Direction,
+    FindingSeverity,
+    directions_of,
+    is_transitive,
+    shown,
+    was_and_is,
+)
+from tidegate.contracts.compatibility.judging import Judge
 from tidegate.contracts.document.fields import join
-from tidegate.contracts.document.model import Compatibility, DataContract, Status
+from tidegate.contracts.document.model import Compatibility, DataContract, JsonSchema, Status
 from tidegate.contracts.document.terms import OnViolation
+from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion.answer import Outcome
 
 CODES: Final = {
@@ -29,8 +41,12 @@ CODES: Final = {
     "contract.mask-changed": "sinks get something else instead of a field or a key",
     "contract.compatibility-lowered": "later versions may change what this one must not",
     "contract.compatibility-raised": "later versions may change less",
+    "column.added": "a column is new",
+    "column.removed": "a column is gone",
+    "column.type-changed": "a column is of another type",
+    "column.source-changed": "a column takes its values from another field",
 }
-"""Every code that a comparison of declarations gives, and what it says. They are stable."""
+"""Every code that a comparison of declarations and columns gives, and what it says. They are stable."""
 
 _PAYLOADS: Final = {
     "none": {"bare", "bare with a header"},
@@ -39,61 +55,39 @@ _PAYLOADS: Final = {
     "auto": {"bare", "bare with a header", "prefixed"},
 }
 """Which forms of a record each framing takes."""
+_NEITHER: Final = frozenset[Direction]()
 
 
 def compare_declarations(base: DataContract, candidate: DataContract) -> Iterator[Change]:
     """Compare everything but schema, columns, rules, expectations and consumers."""
-    if base.id != candidate.id:
-        yield _of("contract.id-changed", "id", base, candidate, severity=FindingSeverity.WARNING)
-    yield from _status(base, candidate)
-    if base.topic != candidate.topic:
-        yield _of("contract.topic-changed", "topic", base, candidate, BOTH)
-    yield from _framing(base, candidate)
-    yield from _tombstones(base, candidate)
-    if base.primary_key != candidate.primary_key:
-        yield _of("contract.primary-key-changed", "primary_key", base, candidate, BOTH)
-    yield from _on_violation(base, candidate)
-    if base.error_budget != candidate.error_budget:
-        code = "contract.error-budget-changed"
-        yield _of(code, "error_budget", base, candidate, severity=FindingSeverity.WARNING)
+    enforced = {Status.ACTIVE, Status.DEPRECATED}
+    is_dropped = base.status in enforced and candidate.status not in enforced
+    contracts = base, candidate
+    framings = (_PAYLOADS[each.framing] for each in contracts)
+    nulls = (set() if each.tombstones == "refuse" else {None} for each in contracts)
+    passing = (
+        {"sound", "unsound"} if each.on_violation is OnViolation.ALERT else {"sound"} for each in contracts
+    )
+    keeps = keeps_level(base.compatibility, candidate.compatibility)
+    level = "contract.compatibility-raised" if keeps else "contract.compatibility-lowered"
+    declared: tuple[tuple[str, str, frozenset[Direction], bool], ...] = (
+        ("contract.id-changed", "id", _NEITHER, True),
+        ("contract.status-changed", "status", _NEITHER, is_dropped),
+        ("contract.topic-changed", "topic", BOTH, False),
+        ("contract.framing-changed", "framing", _broken(*framings), False),
+        ("contract.tombstones-changed", "tombstones", _broken(*nulls), True),
+        ("contract.primary-key-changed", "primary_key", BOTH, False),
+        ("contract.on-violation-changed", "on_violation", _broken(*passing), True),
+        ("contract.error-budget-changed", "error_budget", _NEITHER, True),
+        ("contract.mask-changed", "key_mask", _NEITHER, True),
+        (level, "compatibility", _NEITHER, not keeps),
+    )
+    for code, key, breaks, warns in declared:
+        if getattr(base, key) != getattr(candidate, key):
+            severity = FindingSeverity.WARNING if warns and not breaks else FindingSeverity.INFO
+            yield _of(code, key, base, candidate, breaks, severity)
     yield from _of_fields("classification", "contract.classification-changed", base, candidate)
     yield from _of_fields("mask", "contract.mask-changed", base, candidate)
-    if base.key_mask != candidate.key_mask:
-        yield _of("contract.mask-changed", "key_mask", base, candidate, severity=FindingSeverity.WARNING)
-    yield from _compatibility(base, candidate)
-
-
-def _status(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    if base.status is not candidate.status:
-        enforced = {Status.ACTIVE, Status.DEPRECATED}
-        is_dropped = base.status in enforced and candidate.status not in enforced
-        severity = FindingSeverity.WARNING if is_dropped else FindingSeverity.INFO
-        yield _of("contract.status-changed", "status", base, candidate, severity=severity)
-
-
-def _framing(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    if base.framing != candidate.framing:
-        before, after = _PAYLOADS[base.framing], _PAYLOADS[candidate.framing]
-        yield _of("contract.framing-changed", "framing", base, candidate, _broken(before, after))
-
-
-def _tombstones(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    if base.tombstones != candidate.tombstones:
-        before, after = (set() if each.tombstones == "refuse" else {None} for each in (base, candidate))
-        breaks = _broken(before, after)
-        severity = FindingSeverity.INFO if breaks else FindingSeverity.WARNING
-        yield _of("contract.tombstones-changed", "tombstones", base, candidate, breaks, severity)
-
-
-def _on_violation(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    if base.on_violation is not candidate.on_violation:
-        before, after = (
-            {"sound", "unsound"} if each.on_violation is OnViolation.ALERT else {"sound"}
-            for each in (base, candidate)
-        )
-        breaks = _broken(before, after)
-        severity = FindingSeverity.INFO if breaks else FindingSeverity.WARNING
-        yield _of("contract.on-violation-changed", "on_violation", base, candidate, breaks, severity)
 
 
 def _of_fields(key: str, code: str, base: DataContract, candidate: DataContract) -> Iterator[Change]:
@@ -119,16 +113,6 @@ def _of_fields(key: str, code: str, base: DataContract, candidate: DataContract)
             )
 
 
-def _compatibility(base: DataContract, candidate: DataContract) -> Iterator[Change]:
-    before, after = base.compatibility, candidate.compatibility
-    if before is after:
-        return
-    keeps = keeps_level(before, after)
-    code = "contract.compatibility-raised" if keeps else "contract.compatibility-lowered"
-    severity = FindingSeverity.INFO if keeps else FindingSeverity.WARNING
-    yield _of(code, "compatibility", base, candidate, severity=severity)
-
-
 def keeps_level(before: Compatibility, after: Compatibility) -> bool:
     """Return whether a level forbids all that another one forbids."""
     return directions_of(before) <= directions_of(after) and is_transitive(before) <= is_transitive(after)
@@ -150,12 +134,99 @@ def _of(
     key: str,
     base: DataContract,
     candidate: DataContract,
-    breaks: frozenset[Direction] = frozenset(),
-    severity: FindingSeverity = FindingSeverity.INFO,
+    breaks: frozenset[Direction],
+    severity: FindingSeverity,
 ) -> Change:
-    """Say that the value of a key of the contract changed."""
+    """Return the change of the value of a key of the contract."""
     before, after = (each.model_dump(mode="json")[key] for each in (base, candidate))
     sentence = f"{key} was {shown(before or None)} and is {shown(after or None)}"
     outcome = Outcome.REFUTED if breaks else Outcome.PROVEN
     place, base_place = (f"/{key}" if key in each.model_fields_set else "" for each in (candidate, base))
     return Change(code, sentence, place, base_place, outcome, ("",) if breaks else (), breaks, severity)
+
+
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_WIDER: Final = {("int", "long"), ("float", "double")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    type: str
+    field: str
+    pointer: str
+
+
+def compare_columns(base: Judge, candidate: Judge) -> Iterator[Change]:
+    """Compare the tables of two contracts; columns that are derived from the schema count like declared ones."""
+    one, other = base.contract, candidate.contract
+    if one.columns == other.columns and (one.columns or one.schema_ == other.schema_):
+        return
+    before, after = _columns(base), _columns(candidate)
+    if before is None or after is None:
+        return
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name), after.get(name)
+        if old is not None and new is not None:
+            yield from _compared(old, new)
+        elif old is not None:
+            places = "/columns" if other.columns else "", old.pointer
+            what = f"the column {old.name} is gone"
+            yield _column_change("column.removed", what, places, old.field, frozenset({Direction.FORWARD}))
+        elif new is not None:
+            places = new.pointer, "/columns" if one.columns else ""
+            yield _column_change("column.added", f"the column {new.name} is new", places, new.field, _NEITHER)
+
+
+def _compared(old: _Column, new: _Column) -> Iterator[Change]:
+    places = new.pointer, old.pointer
+    if old.field != new.field:
+        sentence = f"the column {old.name} was taken from {old.field} and is from {new.field}"
+        yield _column_change("column.source-changed", sentence, places, old.field, BOTH)
+    if old.type != new.type:
+        breaks = BOTH
+        if _is_wider(old.type, new.type):
+            breaks = frozenset({Direction.FORWARD})
+        elif _is_wider(new.type, old.type):
+            breaks = frozenset({Direction.BACKWARD})
+        sentence = f"the column {old.name} was {old.type} and is {new.type}"
+        yield _column_change("column.type-changed", sentence, places, old.field, breaks)
+
+
+def _is_wider(narrow: str, wide: str) -> bool:
+    """Return whether a column of the second type holds every value of the first."""
+    left, right = _DECIMAL.fullmatch(narrow), _DECIMAL.fullmatch(wide)
+    if left and right:
+        return left[2] == right[2] and int(left[1]) <= int(right[1])
+    return (narrow, wide) in _WIDER
+
+
+def _columns(judge: Judge) -> dict[str, _Column] | None:
+    """Return the columns by their names in lower case; None when they do not compile."""
+    contract = judge.contract
+    if contract.columns:
+        return {
+            each.name.lower(): _Column(each.name, each.type.replace(" ", ""), each.from_, f"/columns/{index}")
+            for index, each in enumerate(contract.columns)
+        }
+    schema = contract.schema_
+    asserts = isinstance(schema, JsonSchema) and schema.formats == "assert"
+    try:
+        columns = compile_columns(contract, judge.fields, formats_hold=asserts)
+    except ContractError:
+        return None
+    return {
+        each.name.lower(): _Column(each.name, each.type, join(each.path), "/schema/definition")
+        for each in columns
+    }
+
+
+def _column_change(
+    code: str,
+    sentence: str,
+    places: tuple[str, str],
+    field: str,
+    breaks: frozenset[Direction],
+) -> Change:
+    outcome = Outcome.REFUTED if breaks else Outcome.PROVEN
+    return Change(code, sentence, *places, outcome, (field,), breaks)

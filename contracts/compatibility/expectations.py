@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, was_and_is
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, was_and_is
 from tidegate.contracts.document.model import DataContract, Expectation
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.inclusion.answer import Outcome
@@ -75,10 +74,15 @@ def _side(contract: DataContract, index: int | None) -> _Side | None:
     if index is None:
         return None
     expectation = contract.expectations[index]
+    return _Side(expectation, effect_of_batch(expectation, contract))
+
+
+def effect_of_batch(expectation: Expectation, contract: DataContract) -> OnViolation | None:
+    """Return what becomes of a batch that does not meet an expectation; None when it is a warning."""
     if expectation.severity is Severity.WARNING:
-        return _Side(expectation, None)
+        return None
     effect = OnViolation(expectation.on_violation or contract.on_violation)
-    return _Side(expectation, OnViolation.QUARANTINE if effect is OnViolation.DROP else effect)
+    return OnViolation.QUARANTINE if effect is OnViolation.DROP else effect
 
 
 def _changes(

@@ -1,10 +1,15 @@
-"""What a change of a contract means: findings for people and machines, each with its evidence."""
+"""What a change of a contract means: changes, and the findings for people and machines that are made of them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Final
 
+from tidegate.contracts.document.fields import join, tokens
+from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Counterexample, Outcome
 
 
@@ -66,3 +71,85 @@ class Comparison:
     def is_compatible(self) -> bool:
         """Whether no finding is breaking."""
         return all(finding.severity is not FindingSeverity.BREAKING for finding in self.findings)
+
+
+_DIRECTIONS: Final = {
+    "NONE": frozenset[Direction](),
+    "BACKWARD": frozenset({Direction.BACKWARD}),
+    "FORWARD": frozenset({Direction.FORWARD}),
+    "FULL": frozenset(Direction),
+}
+
+
+def directions_of(level: Compatibility) -> frozenset[Direction]:
+    """Return the directions in which a level forbids to break, as Confluent Schema Registry has it."""
+    return _DIRECTIONS[level.value.removesuffix("_TRANSITIVE")]
+
+
+def is_transitive(level: Compatibility) -> bool:
+    """Return whether a level looks at every earlier version, and not at the latest alone."""
+    return level.value.endswith("_TRANSITIVE")
+
+
+_MAX_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a finding is made of.
+
+    `breaks` says in which directions the change breaks, unless it breaks none (then `severity` says what it is).
+    `fields` are the JSON Pointers of every place in a record that it concerns, "" for the whole record; none when it
+    concerns no record.
+    """
+
+    code: str
+    sentence: str
+    pointer: str
+    base_pointer: str
+    outcome: Outcome
+    fields: tuple[str, ...] = ()
+    breaks: frozenset[Direction] = frozenset()
+    severity: FindingSeverity = FindingSeverity.INFO
+    counterexample: Counterexample | None = None
+    touches: bool = False
+    """Whether who reads the fields should know, although the change breaks no direction."""
+    consumer: str | None = None
+    """Id of the one consumer that the change is about; None when its fields tell who is touched."""
+
+
+BOTH: Final = frozenset(Direction)
+"""A change that breaks readers of old records and readers of new ones."""
+
+
+def shown(value: Any) -> str:
+    """Write a declared value for a sentence."""
+    if value is None:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False, default=str) if not isinstance(value, str) else value
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
+
+
+def was_and_is(name: str, before: Any, after: Any) -> str:
+    """Return what a declared value was and is."""
+    if before is None:
+        return f"{name} is {shown(after)} and was not given"
+    if after is None:
+        return f"{name} was {shown(before)} and is not given any more"
+    return f"{name} was {shown(before)} and is {shown(after)}"
+
+
+def overlap(one: str, other: str, declared: Container[str] = ()) -> bool:
+    """Return whether one place is the other, lies in it, or holds it.
+
+    `declared` are the pointers that the schema declares: `*` stands for none of their names.
+    """
+    path: tuple[str, ...] = ()
+    for left, right in zip(tokens(one), tokens(other), strict=False):
+        if left != right and "*" not in (left, right):
+            return False
+        name = right if left == "*" else left
+        path = (*path, name)
+        if left != right and join(path) in declared:
+            return False
+    return True

@@ -7,22 +7,26 @@ does not speak of, it does not refuse. Two fields in order, conditions and expre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.texts import includes_pattern, matches
+import re2  # type: ignore[import-untyped] # it publishes no types
+
 from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Now
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.inclusion.intervals import Cut, Intervals
+from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.rules.clock import offset_of_now
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path, array_of
-from tidegate.contracts.rules.refused_sets import (
+from tidegate.contracts.rules.rule_kind import (
     AbsentWhen,
     BrokenExpression,
     Listed,
@@ -31,8 +35,67 @@ from tidegate.contracts.rules.refused_sets import (
     Outside,
     Unmatched,
 )
-from tidegate.contracts.rules.refused_sets import OfField as FieldForm
+from tidegate.contracts.rules.rule_kind import OfField as FieldForm
 from tidegate.contracts.rules.values import DATES, Order, exact, number_of, order_of_durations, order_of_times
+
+MAX_SEARCHES: Final = 200
+"""Most searches of one comparison."""
+_left: Final[ContextVar[list[int]]] = ContextVar("left", default=[MAX_SEARCHES])  # noqa: B039 - replaced for each comparison
+_UNSURE: Final = re.compile(r"\\[^dwDW.\\/\-+*?()\[\]{}|^$]|\(\?|\[\[:|\{,")
+
+
+def is_common(pattern: str) -> bool:
+    """Return whether a pattern means the same in RE2, which judges rules, and in ECMA-262.
+
+    The automata of the JSON Schema prover, by which patterns are compared, read ECMA-262.
+    """
+    return not _UNSURE.search(pattern)
+
+
+@contextmanager
+def bounded_searches() -> Iterator[None]:
+    """Let at most MAX_SEARCHES searches go through the automata of patterns; the others find nothing."""
+    token = _left.set([MAX_SEARCHES])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def first_text(inside: tuple[str, ...], outside: tuple[str, ...] = ()) -> str | None:
+    """Return a shortest string that matches some patterns and not others; None when none was found."""
+    return _answer(inside, outside)[0] if _may_search() else None
+
+
+def includes_pattern(wide: str, narrow: str) -> bool:
+    """Return whether every string that matches `narrow` surely matches `wide`."""
+    return wide == narrow or (_may_search() and _answer((narrow,), (wide,)) == (None, True))
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Return whether a string holds a match of a pattern, as the judge of rules sees it."""
+    return _compiled(pattern).search(text) is not None
+
+
+def _may_search() -> bool:
+    """Count a search, whether its answer is remembered or not, so that the same question has the same answer."""
+    left = _left.get()
+    left[0] -= 1
+    return left[0] >= 0
+
+
+@lru_cache(maxsize=1024)
+def _answer(inside: tuple[str, ...], outside: tuple[str, ...]) -> tuple[str | None, bool]:
+    """Return a string, and whether the answer is certain."""
+    if not all(is_common(each) for each in (*inside, *outside)):
+        return None, False
+    return answer(Question(inside, outside))
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(pattern)
+
 
 _LOWER: Final = {"minimum": 0, "exclusive_minimum": 1, "not_before": 0, "after": 1}
 _UPPER: Final = {"maximum": 1, "exclusive_maximum": 0, "not_after": 1, "before": 0}
@@ -211,34 +274,33 @@ def domain_of(found: FieldType) -> Domain:
 def implied(predicate: Predicate, others: Iterable[Predicate]) -> bool:
     """Return whether whatever a rule refuses, some of the others surely refuse. False when that cannot be told."""
     others = list(others)
-    match predicate:
-        case OfField():
-            alike = [
-                each.refused
-                for each in others
-                if isinstance(each, OfField)
-                and each.field == predicate.field
-                and each.domain.sort == predicate.domain.sort
-            ]
-            return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
-        case NearNow():
-            return any(isinstance(each, NearNow) and _bounds_imply(each, predicate) for each in others)
-        case OutOfOrder():
-            return any(isinstance(each, OutOfOrder) and _orders_imply(each, predicate) for each in others)
-        case WhenNeeded():
-            return any(
-                isinstance(each, WhenNeeded) and _needs_imply(each, predicate) for each in others
-            ) or any(
-                isinstance(each, OfField) and each.field == predicate.field and each.refused.null
-                for each in others
-            )
-        case Expression():
-            return any(
-                isinstance(each, Expression)
-                and (each.text, each.about) == (predicate.text, predicate.about)
-                and (each.null or not predicate.null)
-                for each in others
-            )
+    if isinstance(predicate, OfField):
+        alike = [
+            each.refused
+            for each in others
+            if isinstance(each, OfField)
+            and each.field == predicate.field
+            and each.domain.sort == predicate.domain.sort
+        ]
+        return predicate.refused.is_within(reduce(Refused.union, alike, Refused()), predicate.domain)
+    return any(_implies(each, predicate) for each in others)
+
+
+def _implies(one: Predicate, other: Predicate) -> bool:
+    """Return whether one rule alone surely refuses whatever another refuses."""
+    match one, other:
+        case NearNow(), NearNow():
+            return _bounds_imply(one, other)
+        case OutOfOrder(), OutOfOrder():
+            return _orders_imply(one, other)
+        case WhenNeeded(), WhenNeeded():
+            return _needs_imply(one, other)
+        case OfField(), WhenNeeded():
+            return one.field == other.field and one.refused.null
+        case Expression(), Expression():
+            is_same = (one.text, one.about) == (other.text, other.about)
+            return is_same and (one.null or not other.null)
+    return False
 
 
 def _bounds_imply(one: NearNow, other: NearNow) -> bool:

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidegate.contracts.compatibility.effects import refuses
-from tidegate.contracts.compatibility.expression_values import NAN
-from tidegate.contracts.compatibility.expressions import Member
-from tidegate.contracts.compatibility.pointers import overlap
-from tidegate.contracts.compatibility.texts import is_common
+from tidegate.contracts.compatibility.expressions import NAN, Member
+from tidegate.contracts.compatibility.finding import overlap
+from tidegate.contracts.compatibility.predicates import is_common
 from tidegate.contracts.document.fields import FieldType, SchemaFields, join, tokens
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, BaseRule, Rule
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.contracts.rules.compile import refuses
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import EACH, Path
-from tidegate.contracts.rules.refused_sets import Listed, OfField, Others, Outside, Unmatched
+from tidegate.contracts.rules.rule_kind import Listed, OfField, Others, Outside, Unmatched
 from tidegate.contracts.rules.values import DATES, number_of, order_of_durations, order_of_times
 
 STEPS: Final = 4_000
@@ -37,13 +36,8 @@ def covered_by_schema(rule: BaseRule, contract: DataContract, fields: SchemaFiel
     wanted = schema_of_rule(rule, fields)
     if wanted is None or not isinstance(schema, JsonSchema) or schema.definition is None:
         return False
-    inclusion = json_schema.includes(
-        with_rules(schema.definition, contract, fields, kind_of(rule).fields(rule)),
-        {**wanted, **dialect_of(schema.definition)},
-        formats_asserted=schema.formats == "assert",
-        budget=STEPS,
-    )
-    return inclusion.outcome is Outcome.PROVEN
+    definition = with_rules(schema.definition, contract, fields, kind_of(rule).fields(rule))
+    return _is_within(definition, wanted, schema)
 
 
 def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Member | None:
@@ -61,19 +55,16 @@ def member_of(contract: DataContract, fields: SchemaFields, path: Path) -> Membe
         for token in reversed(path):
             required = {"required": [token]} if is_always_there else {}
             wanted = {"type": "object", "properties": {token: wanted}, **required}
-        if _is_within(schema, wanted):
+        if _is_within(True if schema.definition is None else schema.definition, wanted, schema):
             return Member(types[-1], is_always_there)
     return None
 
 
-def _is_within(schema: JsonSchema, wanted: dict[str, Any]) -> bool:
-    """Return whether all that fits a schema surely fits what is wanted."""
-    definition = True if schema.definition is None else schema.definition
-    dialect = dialect_of(definition)
-    is_asserted = schema.formats == "assert"
-    inclusion = json_schema.includes(
-        definition, {**wanted, **dialect}, formats_asserted=is_asserted, budget=STEPS
-    )
+def _is_within(definition: Any, wanted: dict[str, Any], schema: JsonSchema) -> bool:
+    """Return whether all that fits a definition surely fits what is wanted, with the formats of a schema."""
+    asserts = schema.formats == "assert"
+    wanted = {**wanted, **dialect_of(definition)}
+    inclusion = json_schema.includes(definition, wanted, formats_asserted=asserts, budget=STEPS)
     return inclusion.outcome is Outcome.PROVEN
 
 
@@ -101,7 +92,10 @@ def kept_rules(
     None of them where a schema beside `definition` would change what that one says.
     """
     places = list(places)
-    if not isinstance(definition, dict) or "$ref" in definition or _counts_evaluated(definition):
+    if not isinstance(definition, dict) or "$ref" in definition:
+        return []
+    # To these keywords properties that are named elsewhere make a difference.
+    if any(keyword in repr(definition) for keyword in ("unevaluatedProperties", "unevaluatedItems")):
         return []
     near = [
         rule
@@ -112,12 +106,6 @@ def kept_rules(
     patterns = [rule for rule in near if isinstance(kind_of(rule).refused(rule), Unmatched)]
     kept = ((rule, schema_of_rule(rule, fields)) for rule in near if rule not in patterns[_MAX_PATTERNS:])
     return list(islice(((rule, part) for rule, part in kept if part is not None), _MAX_RULES))
-
-
-def _counts_evaluated(definition: Any) -> bool:
-    """Return whether a schema has a keyword to which properties named elsewhere make a difference."""
-    text = repr(definition)
-    return "unevaluatedProperties" in text or "unevaluatedItems" in text
 
 
 def schema_of_rule(rule: BaseRule, fields: SchemaFields) -> dict[str, Any] | None:

@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, was_and_is
-from tidegate.contracts.compatibility.effects import effect, refuses
 from tidegate.contracts.compatibility.expressions import MAX_STEPS, Member, Members, refuses_as_much
-from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
+from tidegate.contracts.compatibility.finding import Change, Direction, FindingSeverity, overlap, was_and_is
 from tidegate.contracts.compatibility.judging import Judge, Pair
-from tidegate.contracts.compatibility.pointers import overlap
 from tidegate.contracts.compatibility.predicates import Predicate, implied, predicate_of
 from tidegate.contracts.compatibility.rule_schemas import covered_by_schema, member_of
 from tidegate.contracts.compatibility.separation import Search
@@ -23,9 +20,10 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import Cel, Rule
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.json_schema.prover import Budget
+from tidegate.contracts.rules.compile import effect, refuses
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.places import Path
-from tidegate.contracts.rules.refused_sets import BrokenExpression
+from tidegate.contracts.rules.rule_kind import BrokenExpression
 
 CODES: Final = {
     "rule.added": "a rule is new",
@@ -83,8 +81,12 @@ def _one_way(
         is_altered = any(overlap(name, other) for name in kind_of(rule).fields(rule) for other in altered)
         if not is_altered and _is_same(rule, predecessor, old, new):
             continue
-        known = _refusing(old) if known is None else known
-        if not is_altered and (_is_implied(rule, new, known) or _is_expressed(rule, old, members, budget)):
+        if known is None:
+            refusing = (each for each in old.contract.rules if refuses(each, old.contract))
+            known = [each for other in refusing if (each := predicate_of(other, old.fields)) is not None]
+        predicate = predicate_of(rule, new.fields)
+        is_implied = predicate is not None and not is_altered and implied(predicate, known)
+        if is_implied or (not is_altered and _is_expressed(rule, old, members, budget)):
             continue
         found = search.refusal(rule, [predecessor] if predecessor else [])
         proofs -= found is None
@@ -117,17 +119,6 @@ def _is_same(rule: Rule, predecessor: Rule | None, old: Judge, new: Judge) -> bo
     if old.contract.schema_ == new.contract.schema_:
         return True
     return all(old.fields.find(name) == new.fields.find(name) for name in kind_of(rule).fields(rule))
-
-
-def _refusing(judge: Judge) -> list[Predicate]:
-    """Return the rules that keep records from being written."""
-    rules = [rule for rule in judge.contract.rules if refuses(rule, judge.contract)]
-    return [each for rule in rules if (each := predicate_of(rule, judge.fields)) is not None]
-
-
-def _is_implied(rule: Rule, new: Judge, known: list[Predicate]) -> bool:
-    predicate = predicate_of(rule, new.fields)
-    return predicate is not None and implied(predicate, known)
 
 
 def _is_expressed(rule: Rule, old: Judge, members: Members, budget: Budget) -> bool:
@@ -168,16 +159,16 @@ def _harmless(base: DataContract, candidate: DataContract, told: set[str]) -> It
         pointer, base_pointer = _pointers(rule_id, base, candidate)
         shown = new or before[rule_id]
         fields = kind_of(shown).places(shown)
-        if old is not None and new is not None and _effects_differ(old, new, base, candidate):
+        is_refusing = [old is not None and refuses(old, base), new is not None and refuses(new, candidate)]
+        is_alike = is_refusing[0] == is_refusing[1]
+        if old and new and is_alike and effect(old, base) is not effect(new, candidate):
             sentence = f"what breaking the rule `{rule_id}` does to a record {_effect_change(old, new, base, candidate)}"
-            severity = FindingSeverity.WARNING if refuses(new, candidate) else FindingSeverity.INFO
+            severity = FindingSeverity.WARNING if is_refusing[1] else FindingSeverity.INFO
             code = "rule.on-violation-changed"
             yield Change(code, sentence, pointer, base_pointer, Outcome.PROVEN, fields, frozenset(), severity)
-        if rule_id in told or (old is not None and new is not None and meaning_of(old) == meaning_of(new)):
+        if rule_id in told or (old and new and meaning_of(old) == meaning_of(new)):
             continue
-        is_enforced = any(
-            rule is not None and refuses(rule, contract) for rule, contract in ((old, base), (new, candidate))
-        )
+        is_enforced = any(is_refusing)
         code = "rule.rewritten" if is_enforced else "rule.warning-changed"
         if old is None or new is None:
             code = "rule.added" if old is None else "rule.removed"
@@ -207,11 +198,8 @@ def _sentence(code: str, rule: Rule, base: DataContract, candidate: DataContract
         case "rule.added":
             return f"{name} is new and {may} records that version {base.version} lets pass{end}"
         case "rule.removed":
-            return (
-                f"{name} is gone: records that it {'may have' if end else ''} refused pass now{end}".replace(
-                    "  ", " "
-                )
-            )
+            refused = "may have refused" if end else "refused"
+            return f"{name} is gone: records that it {refused} pass now{end}"
         case "rule.tightened":
             return f"{name} {may} records that it let pass: {_difference(before, after)}{end}"
         case "rule.loosened":
@@ -232,11 +220,6 @@ def _difference(before: Rule | None, after: Rule | None) -> str:
     return ", ".join(was_and_is(name, old.get(name), new.get(name)) for name in names) or "it is the same"
 
 
-def _effects_differ(old: Rule, new: Rule, base: DataContract, candidate: DataContract) -> bool:
-    """Return whether the consequence of a rule changed among those that keep records, or among those that do not."""
-    return effect(old, base) is not effect(new, candidate) and refuses(old, base) == refuses(new, candidate)
-
-
 def _effect_change(old: Rule, new: Rule, base: DataContract, candidate: DataContract) -> str:
     before, after = effect(old, base), effect(new, candidate)
     return f"was {before.value if before else 'a warning'} and is {after.value if after else 'a warning'}"
@@ -255,19 +238,20 @@ def _document(rule: Rule) -> dict[str, Any]:
 
 def _pointers(rule_id: str, base: DataContract, candidate: DataContract) -> tuple[str, str]:
     """Return the place of a rule in the candidate and in the base; of its one changed key where there is just one."""
-    places, documents = [], []
+    places: list[str] = []
+    documents: list[dict[str, Any]] = []
     for contract in (candidate, base):
         index = next((index for index, rule in enumerate(contract.rules) if rule.id == rule_id), None)
-        places.append("/rules" if index is None else f"/rules/{index}")
-        documents.append({} if index is None else _document(contract.rules[index]))
-    if not all(documents):
-        return tuple(
-            place if contract.rules else "" for place, contract in zip(places, (candidate, base), strict=True)
-        )  # type: ignore[return-value] # two of each
+        if index is None:
+            places.append("/rules" if contract.rules else "")
+            documents.append({})
+        else:
+            places.append(f"/rules/{index}")
+            documents.append(_document(contract.rules[index]))
     after, before = documents
     changed = [name for name in dict.fromkeys([*after, *before]) if after.get(name) != before.get(name)]
-    if len(changed) == 1:
-        (name,) = changed
+    if all(documents) and len(changed) == 1:
+        name = changed[0]
         places = [
             f"{place}/{name}" if name in document else place
             for place, document in zip(places, documents, strict=True)

@@ -10,59 +10,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegate.contracts.compatibility.changes import Change, was_and_is
-from tidegate.contracts.compatibility.declarations import accepts_more_framings, keeps_level
-from tidegate.contracts.compatibility.effects import effect
-from tidegate.contracts.compatibility.expectations import compare_expectations
-from tidegate.contracts.compatibility.finding import Direction
+from tidegate.contracts.compatibility.declarations import accepts_more_framings, compare_columns, keeps_level
+from tidegate.contracts.compatibility.expectations import compare_expectations, effect_of_batch
+from tidegate.contracts.compatibility.finding import Change, Direction, was_and_is
 from tidegate.contracts.compatibility.judging import Judge
+from tidegate.contracts.compatibility.predicates import bounded_searches
 from tidegate.contracts.compatibility.rules import compare_rules, meaning_of
 from tidegate.contracts.compatibility.schemas import altered_fields, compare_schemas
-from tidegate.contracts.compatibility.tables import compare_columns
-from tidegate.contracts.compatibility.texts import bounded_searches
 from tidegate.contracts.document.fields import join, tokens
-from tidegate.contracts.document.model import AvroSchema, DataContract, ErrorBudget, Expectation, Mask
+from tidegate.contracts.document.model import AvroSchema, DataContract, ErrorBudget, Mask
 from tidegate.contracts.document.rule_model import Rule
 from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.inclusion.avro.leniency import made_up, strict_reader
 from tidegate.contracts.privacy.classes import MASKED, classes_of
-from tidegate.contracts.rules.reference_sets import with_reference_sets
+from tidegate.contracts.rules.compile import effect, with_reference_sets
 from tidegate.contracts.verdict import Severity
-
-HANDLED: Final = frozenset(
-    {
-        "id",
-        "topic",
-        "schema_",
-        "framing",
-        "tombstones",
-        "columns",
-        "rules",
-        "reference_sets",
-        "expectations",
-        "on_violation",
-        "error_budget",
-        "primary_key",
-        "classification",
-        "mask",
-        "key_mask",
-        "compatibility",
-    }
-)
-"""Fields of a contract whose change may be a weakening; reference sets count through the rules that name them."""
-HARMLESS: Final = frozenset(
-    {
-        "api_version",  # one value
-        "kind",  # one value
-        "version",
-        "status",  # the caller knows which version is enforced
-        "description",
-        "domain",
-        "team",
-        "consumers",  # those who read are asked by acknowledgements, also those whom a new version leaves out
-    }
-)
-"""Fields of a contract that change nothing about what passes, who sees it, or when a stream stops."""
 
 _STRICTNESS: Final = {
     None: 0,  # a warning
@@ -117,10 +79,9 @@ def weakenings(enforced: DataContract, proposed: DataContract) -> tuple[Weakenin
     """
     base, candidate = with_reference_sets(enforced), with_reference_sets(proposed)
     found: dict[tuple[str, str, str], Weakening] = {}
-    for each in (*_declared(base, candidate), *_privacy(base, candidate), *_records(base, candidate)):
-        found.setdefault((each.code, each.pointer, each.field), each)
-    for each in _batches(base, candidate):
-        found.setdefault((each.code, each.pointer, each.field), each)
+    for find in (_declared, _privacy, _records, _batches):
+        for each in find(base, candidate):
+            found.setdefault((each.code, each.pointer, each.field), each)
     return tuple(found.values())
 
 
@@ -326,7 +287,7 @@ def _batches(base: DataContract, candidate: DataContract) -> Iterator[Weakening]
     for each in base.expectations:
         if each.id not in after:
             continue
-        before, now = _consequence(each, base), _consequence(after[each.id], candidate)
+        before, now = effect_of_batch(each, base), effect_of_batch(after[each.id], candidate)
         if _STRICTNESS[now] < _STRICTNESS[before]:
             index = candidate.expectations.index(after[each.id])
             sentence = f"not meeting the expectation `{each.id}` was {_named(before)} and is {_named(now)}"
@@ -339,13 +300,6 @@ def _expecting(contract: DataContract) -> DataContract:
         for each in contract.expectations
     )
     return contract.model_copy(update={"expectations": expectations})
-
-
-def _consequence(expectation: Expectation, contract: DataContract) -> OnViolation | None:
-    if expectation.severity is Severity.WARNING:
-        return None
-    found = OnViolation(expectation.on_violation or contract.on_violation)
-    return OnViolation.QUARANTINE if found is OnViolation.DROP else found
 
 
 def _changed(code: str, key: str, before: Any, after: Any) -> Weakening:

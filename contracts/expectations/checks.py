@@ -15,7 +15,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from tidegate.contracts.expectations.bounds import EVERYTHING, Interval
-from tidegate.contracts.expectations.exact import Number
 from tidegate.contracts.expectations.metrics import (
     Extremes,
     Filled,
@@ -23,6 +22,7 @@ from tidegate.contracts.expectations.metrics import (
     Listed,
     Matching,
     Metric,
+    Number,
     Outside,
     Pairs,
     Rows,
@@ -31,7 +31,23 @@ from tidegate.contracts.expectations.metrics import (
     Unequal,
     Unordered,
 )
-from tidegate.contracts.expectations.result import FEWEST_SUMMED, Finding
+
+FEWEST_SUMMED: Final = 10
+"""A mean or sum of fewer values says too much about each of them to be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether a batch is as expected. `considered` counts the values looked at, `unexpected` those that are not so.
+
+    `observed` is a figure about many values, such as their mean: None where it would be a value of the payload.
+    """
+
+    is_met: bool
+    considered: int
+    unexpected: int | None = None
+    observed: float | None = None
+
 
 _LEAST_FOR_DEVIATION: Final = 2
 
@@ -62,19 +78,13 @@ class Given:
     exact_match: bool = True
 
 
-Build = Callable[[Given], Check]
+def _map(given: Given, metric: Metric, *, counts_good: bool = False) -> Check:
+    """Check each value of a column by a metric that counts the bad ones, or the good."""
 
+    def find(filled: int, count: int) -> Finding:
+        return _share(filled, filled - count if counts_good else count, given.mostly)
 
-def _map(noted: Callable[[Given], Metric], *, counts_good: bool = False) -> Build:
-    """Make the check of each value of a column, from a metric that counts the bad ones, or the good."""
-
-    def build(given: Given) -> Check:
-        def find(filled: int, count: int) -> Finding:
-            return _share(filled, filled - count if counts_good else count, given.mostly)
-
-        return Check((Filled(given.column), noted(given)), find)
-
-    return build
+    return Check((Filled(given.column), metric), find)
 
 
 def _share(considered: int, unexpected: int, mostly: Fraction) -> Finding:
@@ -82,46 +92,32 @@ def _share(considered: int, unexpected: int, mostly: Fraction) -> Finding:
     return Finding(is_met, considered, unexpected)
 
 
-def _nulls(*, expected: bool) -> Build:
-    def build(given: Given) -> Check:
-        def find(rows: int, filled: int) -> Finding:
-            return _share(rows, filled if expected else rows - filled, given.mostly)
+def _nulls(given: Given, *, expected: bool) -> Check:
+    def find(rows: int, filled: int) -> Finding:
+        return _share(rows, filled if expected else rows - filled, given.mostly)
 
-        return Check((Rows(), Filled(given.column)), find)
-
-    return build
+    return Check((Rows(), Filled(given.column)), find)
 
 
-def _extreme(which: int) -> Build:
-    def build(given: Given) -> Check:
-        def find(filled: int, ends: tuple[Any, Any, bool] | None) -> Finding:
-            if ends is None:
-                return Finding(is_met=False, considered=0)
-            # A NaN is above all numbers: the highest whenever there is one, the lowest only when it is alone.
-            is_nan = ends[2] and (which == 1 or ends[0] is None)
-            return Finding(not is_nan and given.interval.holds(_exact(ends[which])), filled)
+def _extreme(given: Given, which: int) -> Check:
+    def find(filled: int, ends: tuple[Any, Any, bool] | None) -> Finding:
+        if ends is None:
+            return Finding(is_met=False, considered=0)
+        # A NaN is above all numbers: the highest whenever there is one, the lowest only when it is alone.
+        is_nan = ends[2] and (which == 1 or ends[0] is None)
+        end = Fraction(ends[which]) if isinstance(ends[which], Decimal) else ends[which]
+        return Finding(not is_nan and given.interval.holds(end), filled)
 
-        return Check((Filled(given.column), Extremes(given.column)), find)
-
-    return build
+    return Check((Filled(given.column), Extremes(given.column)), find)
 
 
-def _exact(value: Any) -> Any:
-    return Fraction(value) if isinstance(value, Decimal) else value
-
-
-def _mean(given: Given) -> Check:
+def _sum(given: Given, *, is_mean: bool) -> Check:
     def find(filled: int, total: Number) -> Finding:
         if not filled:
             return Finding(is_met=False, considered=0)
-        return _figure(_over(total, filled), filled, given.interval)
-
-    return Check((Filled(given.column), Total(given.column)), find)
-
-
-def _sum(given: Given) -> Check:
-    def find(filled: int, total: Number) -> Finding:
-        return _figure(total, filled, given.interval) if filled else Finding(is_met=False, considered=0)
+        if is_mean:
+            total = total / filled if isinstance(total, float) else Fraction(total) / filled
+        return _figure(total, filled, given.interval)
 
     return Check((Filled(given.column), Total(given.column)), find)
 
@@ -139,10 +135,6 @@ def _deviation(given: Given) -> Check:
         return Finding(found.is_met, filled, observed=root)
 
     return Check((Filled(given.column), Total(given.column), Total(given.column, squared=True)), find)
-
-
-def _over(total: Number, count: int) -> Number:
-    return total / count if isinstance(total, float) else Fraction(total) / count
 
 
 def _figure(value: Number, considered: int, interval: Interval) -> Finding:
@@ -165,30 +157,20 @@ def _filled_share(given: Given) -> Check:
     return Check((Rows(), Filled(given.column)), find)
 
 
-def _distinct(*, inside: bool, all_seen: bool) -> Build:
-    def build(given: Given) -> Check:
-        everything = (1 << len(given.values)) - 1
+def _distinct(given: Given, *, inside: bool, all_seen: bool) -> Check:
+    everything = (1 << len(given.values)) - 1
 
-        def find(filled: int, listed: int, seen: int) -> Finding:
-            is_met = not (inside and listed < filled) and not (all_seen and seen != everything)
-            return Finding(is_met, filled, filled - listed if inside else None)
+    def find(filled: int, listed: int, seen: int) -> Finding:
+        is_met = not (inside and listed < filled) and not (all_seen and seen != everything)
+        return Finding(is_met, filled, filled - listed if inside else None)
 
-        metrics = Filled(given.column), Listed(given.column, given.values), Seen(given.column, given.values)
-        return Check(metrics, find)
-
-    return build
+    metrics = Filled(given.column), Listed(given.column, given.values), Seen(given.column, given.values)
+    return Check(metrics, find)
 
 
-def _row_count(given: Given) -> Check:
-    return Check((Rows(),), lambda rows: Finding(given.interval.holds(rows), rows, observed=float(rows)))
-
-
-def _pair(unexpected: Callable[[Given], Metric]) -> Build:
-    def build(given: Given) -> Check:
-        pairs = Pairs(given.column, given.second, given.ignore)
-        return Check((pairs, unexpected(given)), lambda count, bad: _share(count, bad, given.mostly))
-
-    return build
+def _pair(given: Given, unexpected: Metric) -> Check:
+    pairs = Pairs(given.column, given.second, given.ignore)
+    return Check((pairs, unexpected), lambda count, bad: _share(count, bad, given.mostly))
 
 
 def fixed(is_met: bool) -> Check:  # noqa: FBT001 - the one thing it is about
@@ -196,42 +178,51 @@ def fixed(is_met: bool) -> Check:  # noqa: FBT001 - the one thing it is about
     return Check((Rows(),), lambda rows: Finding(is_met, rows))
 
 
-BUILD: Final[dict[str, Build]] = {
-    "expect_table_row_count_to_be_between": _row_count,
-    "expect_table_row_count_to_equal": _row_count,
-    "expect_column_min_to_be_between": _extreme(0),
-    "expect_column_max_to_be_between": _extreme(1),
-    "expect_column_mean_to_be_between": _mean,
-    "expect_column_sum_to_be_between": _sum,
-    "expect_column_stdev_to_be_between": _deviation,
-    "expect_column_proportion_of_non_null_values_to_be_between": _filled_share,
-    "expect_column_distinct_values_to_be_in_set": _distinct(inside=True, all_seen=False),
-    "expect_column_distinct_values_to_contain_set": _distinct(inside=False, all_seen=True),
-    "expect_column_distinct_values_to_equal_set": _distinct(inside=True, all_seen=True),
-    "expect_column_values_to_be_null": _nulls(expected=True),
-    "expect_column_values_to_not_be_null": _nulls(expected=False),
-    "expect_column_values_to_be_between": _map(lambda given: Outside(given.column, given.interval)),
-    "expect_column_values_to_be_in_set": _map(
-        lambda given: Listed(given.column, given.values), counts_good=True
-    ),
-    "expect_column_values_to_not_be_in_set": _map(lambda given: Listed(given.column, given.values)),
-    "expect_column_value_lengths_to_be_between": _map(lambda given: Lengths(given.column, given.interval)),
-    "expect_column_value_lengths_to_equal": _map(lambda given: Lengths(given.column, given.interval)),
-    "expect_column_values_to_match_regex": _map(
-        lambda given: Matching(given.column, given.patterns), counts_good=True
-    ),
-    "expect_column_values_to_match_regex_list": _map(
-        lambda given: Matching(given.column, given.patterns, every=given.every), counts_good=True
-    ),
-    "expect_column_values_to_not_match_regex": _map(lambda given: Matching(given.column, given.patterns)),
-    "expect_column_values_to_not_match_regex_list": _map(
-        lambda given: Matching(given.column, given.patterns)
-    ),
-    "expect_column_pair_values_to_be_equal": _pair(
-        lambda given: Unequal(given.column, given.second, given.ignore)
-    ),
-    "expect_column_pair_values_a_to_be_greater_than_b": _pair(
-        lambda given: Unordered(given.column, given.second, given.ignore, or_equal=given.or_equal)
-    ),
-}
-"""What makes the check of an expectation; those that only look at which columns there are stand in `compile`."""
+def check_of(name: str, given: Given) -> Check:  # noqa: C901, PLR0911, PLR0912 - a table
+    """Return the check of an exact expectation; those about which columns there are stand in `compile`."""
+    column = given.column
+    match name.removeprefix("expect_").removeprefix("column_"):
+        case "table_row_count_to_be_between" | "table_row_count_to_equal":
+            return Check(
+                (Rows(),), lambda rows: Finding(given.interval.holds(rows), rows, observed=float(rows))
+            )
+        case "min_to_be_between":
+            return _extreme(given, 0)
+        case "max_to_be_between":
+            return _extreme(given, 1)
+        case "mean_to_be_between":
+            return _sum(given, is_mean=True)
+        case "sum_to_be_between":
+            return _sum(given, is_mean=False)
+        case "stdev_to_be_between":
+            return _deviation(given)
+        case "proportion_of_non_null_values_to_be_between":
+            return _filled_share(given)
+        case "distinct_values_to_be_in_set":
+            return _distinct(given, inside=True, all_seen=False)
+        case "distinct_values_to_contain_set":
+            return _distinct(given, inside=False, all_seen=True)
+        case "distinct_values_to_equal_set":
+            return _distinct(given, inside=True, all_seen=True)
+        case "values_to_be_null":
+            return _nulls(given, expected=True)
+        case "values_to_not_be_null":
+            return _nulls(given, expected=False)
+        case "values_to_be_between":
+            return _map(given, Outside(column, given.interval))
+        case "value_lengths_to_be_between" | "value_lengths_to_equal":
+            return _map(given, Lengths(column, given.interval))
+        case "values_to_be_in_set":
+            return _map(given, Listed(column, given.values), counts_good=True)
+        case "values_to_not_be_in_set":
+            return _map(given, Listed(column, given.values))
+        case "values_to_match_regex" | "values_to_match_regex_list":
+            return _map(given, Matching(column, given.patterns, every=given.every), counts_good=True)
+        case "values_to_not_match_regex" | "values_to_not_match_regex_list":
+            return _map(given, Matching(column, given.patterns))
+        case "pair_values_to_be_equal":
+            return _pair(given, Unequal(column, given.second, given.ignore))
+        case "pair_values_a_to_be_greater_than_b":
+            ordered = Unordered(column, given.second, given.ignore, or_equal=given.or_equal)
+            return _pair(given, ordered)
+    raise KeyError(name)

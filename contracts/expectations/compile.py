@@ -12,16 +12,14 @@ import pyarrow as pa
 from tidegate.contracts.document.diagnosis import suggest
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.errors import Problem
-from tidegate.contracts.expectations.arguments import Reader
-from tidegate.contracts.expectations.checks import BUILD, Check, Given, fixed
+from tidegate.contracts.expectations.checks import Check, Finding, Given, check_of, fixed
 from tidegate.contracts.expectations.metrics import Metric, Rows
-from tidegate.contracts.expectations.result import Finding
-from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Argument, Shape
+from tidegate.contracts.expectations.vocabulary import REFUSED, VOCABULARY, Reader, Shape
 
 Partials = tuple[Any, ...]
 """What was noted of some rows, in the order of `ExpectationPlan.metrics`."""
 
-_PATTERNED = frozenset({Argument.PATTERN, Argument.PATTERNS})
+_PATTERNS = frozenset({"regex", "regex_list"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ def _compiled(
 ) -> CompiledExpectation:
     check = _check(expectation, shape, given, columns)
     about = () if expectation.type.startswith("expect_table") else given.names
-    is_provable = not _PATTERNED & set(shape.arguments.values())
+    is_provable = _PATTERNS.isdisjoint(shape.arguments)
     return CompiledExpectation(
         expectation, given, tuple(name for name in about if name in columns.names), check, is_provable
     )
@@ -134,7 +132,7 @@ def _check(expectation: Expectation, shape: Shape, given: Given, columns: pa.Sch
         case _ if not shape.is_exact or (given.second and not _go_together(given, columns)):
             return None
         case name:
-            return BUILD[name](given)
+            return check_of(name, given)
 
 
 def _go_together(given: Given, columns: pa.Schema) -> bool:

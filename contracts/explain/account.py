@@ -11,13 +11,17 @@ import jsonschema_rs
 from tidegate.contracts.document.fields import tokens
 from tidegate.contracts.document.model import AvroSchema
 from tidegate.contracts.document.rule_model import Rule
-from tidegate.contracts.explain.payload_sentences import column_remedy, json_flaw, payload_remedy
-from tidegate.contracts.explain.schema_sentences import schema_remedy, schema_sentence
+from tidegate.contracts.explain.schema_sentences import (
+    column_remedy,
+    json_flaw,
+    payload_remedy,
+    schema_remedy,
+    schema_sentence,
+)
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import ANY, Path
-from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
+from tidegate.contracts.privacy.classes import ANY, BODY, Path, Sight, sight_of
 from tidegate.contracts.rules.compiled import read
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.rule_kind import Values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
@@ -26,6 +27,23 @@ _FORMATS: Final = {
     "ipv6": "an IPv6 address",
     "hostname": "a host name",
 }
+_Kinds = jsonschema_rs.ValidationErrorKind
+_BOUNDS: Final[Mapping[type, tuple[str, str]]] = {
+    _Kinds.Minimum: ("is below", "from"),
+    _Kinds.ExclusiveMinimum: ("is not above", "above"),
+    _Kinds.Maximum: ("is above", "up to"),
+    _Kinds.ExclusiveMaximum: ("is not below", "below"),
+}
+"""What a value outside of a bound does, and how one within it is called."""
+_SIZES: Final[Mapping[type, tuple[str, str, str]]] = {
+    _Kinds.MinLength: ("character", "fewer than", "at least"),
+    _Kinds.MaxLength: ("character", "more than", "at most"),
+    _Kinds.MinItems: ("item", "fewer than", "at least"),
+    _Kinds.MaxItems: ("item", "more than", "at most"),
+    _Kinds.MinProperties: ("property", "fewer than", "at least"),
+    _Kinds.MaxProperties: ("property", "more than", "at most"),
+}
+"""What is counted, what is wrong with the count, and what is allowed."""
 
 
 def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
@@ -36,49 +54,35 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
     `patterns` rewrote the patterns of the schema. `names_hidden` says that names that the schema does not declare must
     not be told.
     """
-    kinds = jsonschema_rs.ValidationErrorKind
     name = name_of(pointer)
     value: Any = error.instance
+    limit = getattr(error.kind, "limit", None)
+    if type(error.kind) in _BOUNDS:
+        return f"{name} {shown(value)} {_BOUNDS[type(error.kind)][0]} {shown(limit)}"
+    if type(error.kind) in _SIZES:
+        unit, wrong, _ = _SIZES[type(error.kind)]
+        said = f"{name} {shown(value)}" if isinstance(value, str) else name
+        return f"{said} has {_counted(len(value), unit)}, {wrong} {limit}"
     match error.kind:
-        case kinds.Type(types=types):
+        case _Kinds.Type(types=types):
             return f"{name} is {described(value)}, not {words.types(types)}"
-        case kinds.Minimum(limit=limit):
-            return f"{name} {shown(value)} is below {shown(limit)}"
-        case kinds.ExclusiveMinimum(limit=limit):
-            return f"{name} {shown(value)} is not above {shown(limit)}"
-        case kinds.Maximum(limit=limit):
-            return f"{name} {shown(value)} is above {shown(limit)}"
-        case kinds.ExclusiveMaximum(limit=limit):
-            return f"{name} {shown(value)} is not below {shown(limit)}"
-        case kinds.MultipleOf(multiple_of=step):
+        case _Kinds.MultipleOf(multiple_of=step):
             return f"{name} {shown(value)} is no multiple of {shown(step)}"
-        case kinds.MinLength(limit=limit):
-            return f"{name} {shown(value)} has {counted(len(value), 'character')}, fewer than {limit}"
-        case kinds.MaxLength(limit=limit):
-            return f"{name} {shown(value)} has {counted(len(value), 'character')}, more than {limit}"
-        case kinds.MinItems(limit=limit):
-            return f"{name} has {counted(len(value), 'item')}, fewer than {limit}"
-        case kinds.MaxItems(limit=limit):
-            return f"{name} has {counted(len(value), 'item')}, more than {limit}"
-        case kinds.MinProperties(limit=limit):
-            return f"{name} has {_properties(len(value))}, fewer than {limit}"
-        case kinds.MaxProperties(limit=limit):
-            return f"{name} has {_properties(len(value))}, more than {limit}"
-        case kinds.Pattern(pattern=pattern):
+        case _Kinds.Pattern(pattern=pattern):
             return f"{name} is {shown(value)}, not of the form {patterns.original(pattern)}"
-        case kinds.Format(format=wanted):
+        case _Kinds.Format(format=wanted):
             return f"{name} is {shown(value)}, not {_format(wanted).partition(',')[0]}"
-        case kinds.Enum():
+        case _Kinds.Enum():
             return f"{name} is {shown(value)}, none of the values that the schema lists"
-        case kinds.Constant():
+        case _Kinds.Constant():
             return f"{name} is {shown(value)}, not the value that the schema gives"
-        case kinds.UniqueItems():
+        case _Kinds.UniqueItems():
             return _twice(name, value)
-        case kinds.AdditionalProperties(unexpected=found) | kinds.UnevaluatedProperties(unexpected=found):
+        case _Kinds.AdditionalProperties(unexpected=found) | _Kinds.UnevaluatedProperties(unexpected=found):
             return None if names_hidden else f"{name} has {_named(found)}, which the schema does not allow"
-        case kinds.PropertyNames():
+        case _Kinds.PropertyNames():
             return None
-        case kinds.AnyOf() | kinds.OneOfNotValid() | kinds.OneOfMultipleValid() | kinds.Not():
+        case _Kinds.AnyOf() | _Kinds.OneOfNotValid() | _Kinds.OneOfMultipleValid() | _Kinds.Not():
             if isinstance(value, dict | list):
                 return None
             return f"{name} is {shown(value)}, which {_ALTERNATIVES[type(error.kind)]}"
@@ -87,81 +91,58 @@ def schema_sentence(  # noqa: C901, PLR0911, PLR0912 - a table
 
 
 _ALTERNATIVES: Final[Mapping[type, str]] = {
-    jsonschema_rs.ValidationErrorKind.AnyOf: "fits none of the alternatives of the schema",
-    jsonschema_rs.ValidationErrorKind.OneOfNotValid: "fits none of the alternatives of the schema",
-    jsonschema_rs.ValidationErrorKind.OneOfMultipleValid: "fits more than one alternative of the schema",
-    jsonschema_rs.ValidationErrorKind.Not: "the schema excludes",
+    _Kinds.AnyOf: "fits none of the alternatives of the schema",
+    _Kinds.OneOfNotValid: "fits none of the alternatives of the schema",
+    _Kinds.OneOfMultipleValid: "fits more than one alternative of the schema",
+    _Kinds.Not: "the schema excludes",
 }
 
 
 def schema_remedy(error: jsonschema_rs.ValidationError, patterns: EcmaPatterns) -> str | None:  # noqa: C901, PLR0911, PLR0912 - a table
     """Return what would have fitted, from the schema alone: the rest of a sentence that begins `passes with`."""
-    kinds = jsonschema_rs.ValidationErrorKind
+    limit: Any = getattr(error.kind, "limit", None)
+    if type(error.kind) in _BOUNDS:
+        return f"a value {_BOUNDS[type(error.kind)][1]} {shown(limit)}"
+    if type(error.kind) in _SIZES:
+        unit, _, allowed = _SIZES[type(error.kind)]
+        return f"{allowed} {_counted(limit, unit)}"
     match error.kind:
-        case kinds.Type(types=types):
+        case _Kinds.Type(types=types):
             return words.types(types)
-        case kinds.Required(property=name):
+        case _Kinds.Required(property=name):
             return f"a value in {name}"
-        case kinds.Minimum(limit=limit):
-            return f"a value from {shown(limit)}"
-        case kinds.ExclusiveMinimum(limit=limit):
-            return f"a value above {shown(limit)}"
-        case kinds.Maximum(limit=limit):
-            return f"a value up to {shown(limit)}"
-        case kinds.ExclusiveMaximum(limit=limit):
-            return f"a value below {shown(limit)}"
-        case kinds.MultipleOf(multiple_of=step):
+        case _Kinds.MultipleOf(multiple_of=step):
             return f"a multiple of {shown(step)}"
-        case kinds.MinLength(limit=limit):
-            return f"at least {counted(limit, 'character')}"
-        case kinds.MaxLength(limit=limit):
-            return f"at most {counted(limit, 'character')}"
-        case kinds.MinItems(limit=limit):
-            return f"at least {counted(limit, 'item')}"
-        case kinds.MaxItems(limit=limit):
-            return f"at most {counted(limit, 'item')}"
-        case kinds.MinProperties(limit=limit):
-            return f"at least {_properties(limit)}"
-        case kinds.MaxProperties(limit=limit):
-            return f"at most {_properties(limit)}"
-        case kinds.Pattern(pattern=pattern):
+        case _Kinds.Pattern(pattern=pattern):
             return f"text of the form {patterns.original(pattern)}"
-        case kinds.Format(format=wanted):
+        case _Kinds.Format(format=wanted):
             return _format(wanted)
-        case kinds.Enum(options=options):
+        case _Kinds.Enum(options=options):
             return f"one of: {words.listed(options)}"
-        case kinds.Constant(expected_value=wanted):
+        case _Kinds.Constant(expected_value=wanted):
             return shown(wanted)
-        case kinds.UniqueItems():
+        case _Kinds.UniqueItems():
             return "items that differ from each other"
-        case kinds.Contains():
+        case _Kinds.Contains():
             return "as many items of the kind that the schema asks for as it wants"
-        case kinds.PropertyNames():
+        case _Kinds.PropertyNames():
             return "names that the schema allows"
-        case kinds.AnyOf() | kinds.OneOfNotValid():
+        case _Kinds.AnyOf() | _Kinds.OneOfNotValid():
             return _alternatives(error.kind.context, error.instance_path, patterns)
-        case kinds.OneOfMultipleValid():
+        case _Kinds.OneOfMultipleValid():
             return "a value that fits exactly one alternative"
-        case kinds.Not():
+        case _Kinds.Not():
             return "a value that does not fit what stands under `not`"
+        case _Kinds.FalseSchema() | _Kinds.AdditionalProperties() | _Kinds.UnevaluatedProperties():
+            return "nothing there"
+        case _Kinds.AdditionalItems() | _Kinds.UnevaluatedItems():
+            return "nothing there"
         case _:
-            return "nothing there" if _is_closed(error) else None
+            return None
 
 
 def _format(name: str) -> str:
     return _FORMATS.get(name, f"text of the format {name}")
-
-
-def _is_closed(error: jsonschema_rs.ValidationError) -> bool:
-    kinds = jsonschema_rs.ValidationErrorKind
-    return isinstance(
-        error.kind,
-        kinds.FalseSchema
-        | kinds.AdditionalProperties
-        | kinds.UnevaluatedProperties
-        | kinds.AdditionalItems
-        | kinds.UnevaluatedItems,
-    )
 
 
 def _alternatives(
@@ -186,8 +167,8 @@ def _named(names: Sequence[str]) -> str:
     )
 
 
-def _properties(number: int) -> str:
-    return "1 property" if number == 1 else f"{number:,} properties"
+def _counted(number: int, unit: str) -> str:
+    return f"{number:,} properties" if unit == "property" and number != 1 else counted(number, unit)
 
 
 def _twice(name: str, items: list[Any]) -> str | None:
@@ -195,4 +176,69 @@ def _twice(name: str, items: list[Any]) -> str | None:
     for (one, first), (other, second) in combinations(enumerate(items[:_MOST_PAIRS], 1), 2):
         if type(first) is type(second) and first == second:
             return f"{name} has the same item twice: number {one} and number {other}"
+    return None
+
+
+_PREFIX: Final = (
+    "a value that begins with the zero byte and a schema id of 4 bytes, as Confluent's serialisers write it"
+)
+_AVRO: Final = "bytes that were written with the schema of the contract"
+_WHOLE: Final = "one complete JSON value"
+REMEDIES: Final = {
+    "value.null": "a value; the contract lets no tombstone pass (`tombstones: refuse`)",
+    "frame.truncated": _PREFIX,
+    "frame.missing": _PREFIX,
+    "json.empty": _WHOLE,
+    "json.invalid": _WHOLE,
+    "json.invalid-utf8": "JSON in UTF-8",
+    "json.not-finite": "a finite number, or null where the schema allows it",
+    "json.lone-surrogate": "whole characters: both halves of a pair, or none",
+    "json.number-range": "an exponent of at most 18 digits",
+    "json.too-deep": "at most 254 levels",
+    "json.too-much-work": "a record of fewer levels and items, or a schema that names each part of a value once",
+    "avro.too-deep": "at most 254 levels",
+}
+"""What would have passed, by the code of the violation."""
+
+_COLUMNS: Final = {
+    "boolean": "true or false",
+    "int": "a whole number of 32 bits",
+    "long": "a whole number of 64 bits",
+    "float": "a number of at most 3.4e38",
+    "double": "a number of at most 1.7e308",
+    "string": "text",
+    "binary": "bytes",
+    "date": "a date from 0001-01-01 to 9999-12-31",
+    "timestamp": "a date and time with its offset, in whole microseconds, from year 1 to 9999",
+    "timestamp_ntz": "a date and time without an offset, in whole microseconds, from year 1 to 9999",
+    "json": "a value without NaN or infinities",
+}
+
+
+def payload_remedy(code: str) -> str | None:
+    """Return what would have passed where a frame or a payload cannot be read."""
+    return REMEDIES.get(code) or (_AVRO if code.startswith("avro.") else None)
+
+
+def column_remedy(column_type: str) -> str | None:
+    """Return what a column can hold."""
+    name, _, parameters = column_type.partition("(")
+    if name == "decimal":
+        precision, scale = (int(each) for each in parameters.rstrip(")").split(","))
+        return f"a number of at most {precision - scale} digits before the point and {scale} after it"
+    return _COLUMNS.get(name)
+
+
+def json_flaw(payload: bytes) -> str | None:
+    """Return where a payload stops being JSON: line and column, counted from 1, and never what stands there."""
+    try:
+        json.loads(payload)
+    except UnicodeDecodeError as error:
+        return f"byte {error.start + 1:,} is not UTF-8"
+    except json.JSONDecodeError as error:
+        if error.pos >= len(error.doc):
+            return "it ends before the value is complete"
+        return f"it stops being JSON at line {error.lineno:,}, column {error.colno:,}"
+    except (ValueError, RecursionError):
+        return None
     return None

@@ -16,10 +16,8 @@ from typing import Any, Final
 
 from tidegate.contracts.fastpath.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
 from tidegate.contracts.fastpath.program import FALSE, TRUE, Program, all_of, any_of
-from tidegate.contracts.rules.cel_paths import Roots
-from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Select
-from tidegate.contracts.rules.cel_times import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
-from tidegate.contracts.rules.cel_zeros import names_it
+from tidegate.contracts.rules.cel import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
+from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Roots, Select
 from tidegate.contracts.rules.places import Path
 
 MAX_TEXT: Final = 6_000
@@ -157,7 +155,7 @@ class _Lowering:
                 raise NotLoweredError
             return self._among(path, values)
         path = self._path(holder)
-        if not path or not isinstance(item, Const) or not isinstance(item.value, str) or names_it(item.value):
+        if not path or not isinstance(item, Const) or not isinstance(item.value, str) or "\0" in item.value:
             raise NotLoweredError
         variable, name = self._program.variable(path), self._bind(item.value)
         is_holder = self._is_of(path, _HOLDERS)

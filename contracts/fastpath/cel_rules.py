@@ -11,8 +11,7 @@ from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
 from tidegate.contracts.fastpath.cel_lowering import lower
 from tidegate.contracts.fastpath.program import DECODED, Program, all_of, any_of
 from tidegate.contracts.rules.cel import breaks_unknown, roots_of, tree_of
-from tidegate.contracts.rules.cel_paths import Roots
-from tidegate.contracts.rules.cel_syntax import Node
+from tidegate.contracts.rules.cel_syntax import Node, Roots
 from tidegate.contracts.rules.places import Path
 
 

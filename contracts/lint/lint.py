@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, Final
 
+from tidegate.contracts.document.fields import SchemaFields, join
 from tidegate.contracts.document.load import Draft, LoadedContract, read_draft
+from tidegate.contracts.document.model import DataContract, JsonSchema
+from tidegate.contracts.document.rule_model import Cel
+from tidegate.contracts.document.source import escape
 from tidegate.contracts.errors import ContractError, Problem
-from tidegate.contracts.judge.plan import check_compiles
-from tidegate.contracts.lint.spelling import Spelling, check_spelling
+from tidegate.contracts.formats.json_keywords import subschemas
+from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, Dialect, dialect_of
+from tidegate.contracts.inclusion.json_schema.keywords import KEYWORDS
+from tidegate.contracts.judge.plan import check_compiles, schema_fields
+from tidegate.contracts.rules.cel import roots_of, tree_of
+from tidegate.contracts.rules.cel_syntax import Call, Const, Entries, Fold, Ident, Items, Node, Select
+from tidegate.contracts.rules.places import EACH
+from tidegate.contracts.rules.places import Path as FieldPath
+from tidegate.contracts.rules.rule_kind import undeclared
 
 
 def lint(path: Path) -> LoadedContract:
@@ -52,3 +66,207 @@ def _told(problem: Problem) -> str:
             return f"/rules/{index}"
         case _:
             return problem.pointer
+
+
+_DEFINITION: Final = "/schema/definition"
+_MAX_WARNINGS: Final = 100
+"""Most warnings about one schema: a generated one may use a foreign keyword in every field."""
+_NEAR: Final = 0.75
+"""How alike an unknown keyword and a known one must be: `javaType` is not meant to be `type`."""
+_ANNOTATIONS: Final = frozenset(
+    {"$schema", "$id", "id", "$anchor", "$ref", "$defs", "definitions", "$comment", "$vocabulary"}
+    | {"$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef"}
+    | {"title", "description", "default", "examples", "readOnly", "writeOnly", "deprecated"}
+    | {"then", "else", "minContains", "maxContains", "contentEncoding", "contentMediaType", "contentSchema"}
+)
+"""Keywords that refuse no value by themselves. Source: JSON Schema 2020-12 core and validation, chapters 8 and 9."""
+_DRAFTS: Final = {
+    Dialect.DRAFT4: "draft 4",
+    Dialect.DRAFT6: "draft 6",
+    Dialect.DRAFT7: "draft 7",
+    Dialect.DRAFT201909: "draft 2019-09",
+    Dialect.DRAFT202012: "draft 2020-12",
+}
+_ANNOTATING_FORMATS: Final = frozenset(
+    {"int32", "int64", "float", "double", "byte", "binary", "password", "date-time-local", "duration", "uuid"}
+)
+"""Formats that are not asserted and are no mistake. Source: OpenAPI format registry; docs/reference/rule-kinds.md."""
+_EVERY_DRAFT: Final = frozenset().union(*KEYWORDS.values()) | _ANNOTATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What was found. `errors` make a rule that can never see a value; `warnings` may be meant."""
+
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def check_spelling(contract: DataContract) -> Spelling:
+    """Look for unknown names in a contract that compiles; pointers are into the contract document."""
+    fields = schema_fields(contract)
+    errors: dict[Problem, None] = {}
+    warnings: dict[Problem, None] = {}
+    for index, rule in enumerate(contract.rules):
+        if isinstance(rule, Cel):
+            for path, is_closed in _unknown_members(rule, fields):
+                problem = Problem(f"/rules/{index}/expr", undeclared(join(path), fields))
+                (errors if is_closed else warnings)[problem] = None
+    if isinstance(contract.schema_, JsonSchema):
+        for pointer, message in _unknown_words(contract.schema_.definition):
+            if len(warnings) == _MAX_WARNINGS:
+                break
+            warnings[Problem(_DEFINITION + pointer, message)] = None
+    return Spelling(tuple(errors), tuple(warnings))
+
+
+def _unknown_members(rule: Cel, fields: SchemaFields) -> Iterator[tuple[FieldPath, bool]]:
+    """Find the members that an expression reads and no field declares; with each whether its object is closed."""
+    roots = roots_of(rule)
+    variables: dict[str, FieldPath | None] = {"this": ()}
+    if rule.field is not None:
+        variables |= {"value": roots.value, "parent": roots.parent}
+    for path in _paths_read(tree_of(rule), variables):
+        holder = fields.find(join(path[:-1]))
+        if holder is not None and "object" in holder.types and fields.find(join(path)) is None:
+            yield path, holder.is_closed
+
+
+def _paths_read(tree: Node, variables: dict[str, FieldPath | None]) -> Iterator[FieldPath]:
+    """Yield the path of each member that an expression names, the inner ones of a chain too.
+
+    An element of a list has the path of the list and `*`. What is computed has no path, and its members are not looked at.
+    """
+    pending: list[tuple[Node, dict[str, FieldPath | None]]] = [(tree, variables)]
+    while pending:
+        node, known = pending.pop()
+        match node:
+            case Select(operand, _, _):
+                pending.append((operand, known))
+            case Call(_, parts) | Items(parts) | Entries(parts):
+                pending.extend((part, known) for part in parts)
+            case Fold(names, parts):
+                inner = {**known, **dict.fromkeys(names, None), names[0]: _element(_path(parts[0], known))}
+                pending.append((parts[0], known))
+                pending.extend((part, inner) for part in parts[1:])
+        if _names_member(node) and (path := _path(_asked(node), known)):
+            yield path
+
+
+def _names_member(node: Node) -> bool:
+    match node:
+        case Select() | Call("_[_]", (_, Const(str()))) | Call("@in", (Const(str()), _)):
+            return True
+        case _:
+            return False
+
+
+def _asked(node: Node) -> Node:
+    """Return the member that a node names: of `"name" in holder` the one that it asks for."""
+    match node:
+        case Call("@in", (Const(str()) as name, holder)):
+            return Call("_[_]", (holder, name))
+        case _:
+            return node
+
+
+def _path(node: Node, known: dict[str, FieldPath | None]) -> FieldPath | None:  # noqa: PLR0911 - one for each node
+    """Return the path of a part of the record; None for what is computed."""
+    match node:
+        case Ident(name):
+            return known.get(name)
+        case Call("dyn", (operand,)):
+            return _path(operand, known)
+        case Select(operand, name, _) | Call("_[_]", (operand, Const(str(name)))):
+            return _below(_path(operand, known), name)
+        case Call("_[_]", (operand, Const(int(index)))) if index >= 0:
+            return _below(_path(operand, known), str(index))
+        case Call("_[_]", (operand, _)):
+            return _element(_path(operand, known))
+        case Fold((element, _), (whole, Items(()), _, Call("_?_:_", (_, Call("_+_", (_, kept)), _)), _)):
+            # A filter: what is kept are elements of the same list.
+            return _path(whole, known) if kept == Items((Ident(element),)) else None
+    return None
+
+
+def _below(holder: FieldPath | None, name: str) -> FieldPath | None:
+    # A token `*` would stand for every element.
+    return None if holder is None or name == EACH else (*holder, name)
+
+
+def _element(holder: FieldPath | None) -> FieldPath | None:
+    return None if holder is None else (*holder, EACH)
+
+
+def _unknown_words(definition: Any) -> Iterator[tuple[str, str]]:
+    """Find unknown keywords and formats, and required names without a property; gives pointer and message."""
+    dialect = dialect_of(definition)
+    if dialect is None:
+        return
+    declared = frozenset(
+        name
+        for _, part in _schemas(definition)
+        if isinstance(part.get("properties"), dict)
+        for name in part["properties"]
+    )
+    for pointer, part in _schemas(definition):
+        for word in part:
+            if word not in KEYWORDS[dialect] | _ANNOTATIONS and not _is_extension(word):
+                yield f"{pointer}/{escape(word)}", _unknown_keyword(word, dialect)
+        name = part.get("format")
+        if isinstance(name, str) and name not in FORMATS[dialect] | _ANNOTATING_FORMATS:
+            yield (
+                f"{pointer}/format",
+                f"unknown format `{name:.40}` refuses nothing{_near(name, FORMATS[dialect])}",
+            )
+        yield from _undeclared_required(pointer, part, declared)
+
+
+def _undeclared_required(
+    pointer: str, part: dict[str, Any], declared: frozenset[str]
+) -> Iterator[tuple[str, str]]:
+    properties, required = part.get("properties"), part.get("required")
+    # Without `properties` of its own a part, as of an `anyOf`, speaks of those beside it.
+    known = frozenset(properties) if isinstance(properties, dict) and not _applies_others(part) else declared
+    if not isinstance(required, list) or part.get("patternProperties"):
+        return
+    for index, name in enumerate(required):
+        if isinstance(name, str) and name not in known:
+            message = f"required property `{name:.80}` is declared nowhere{_near(name, known)}"
+            yield f"{pointer}/required/{index}", message
+
+
+def _applies_others(part: dict[str, Any]) -> bool:
+    return any(
+        word in part for word in ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "then", "else")
+    )
+
+
+def _schemas(definition: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each schema object of a document once, with its pointer."""
+    pending: list[tuple[str, Any]] = [("", definition)]
+    while pending:
+        pointer, part = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        yield pointer, part
+        pending.extend((pointer + join(path), each) for path, each in subschemas(part))
+
+
+def _is_extension(word: str) -> bool:
+    """Return whether a keyword is marked as somebody's own: `x-unit`, `connect.name`, `confluent:tags`."""
+    return word.startswith(("x-", "x_")) or "." in word or ":" in word
+
+
+def _unknown_keyword(word: str, dialect: Dialect) -> str:
+    if word in _EVERY_DRAFT:
+        return f"keyword `{word}` has no meaning in {_DRAFTS[dialect]}, which this schema is written in"
+    return (
+        f"unknown keyword `{word:.40}` refuses nothing{_near(word, KEYWORDS[dialect] | _ANNOTATIONS, _NEAR)}"
+    )
+
+
+def _near(word: str, known: frozenset[str], cutoff: float = 0.6) -> str:
+    folded = {name.casefold(): name for name in sorted(known)}
+    matches = get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
+    return f"; did you mean `{folded[matches[0]]}`?" if matches else ""

@@ -18,8 +18,8 @@ from tidegate.contracts.formats.avro_decoder import compile_reader, read_long
 from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs
 from tidegate.contracts.formats.avro_nodes import resolve
 from tidegate.contracts.formats.avro_types import Array, AvroType, Map, Primitive, Record, Union
-from tidegate.contracts.privacy.classes import ANY
-from tidegate.contracts.privacy.masks import Masks, Step, following, strongest
+from tidegate.contracts.privacy.classes import ANY, Step, following
+from tidegate.contracts.privacy.masks import Masks, strongest
 
 Copier = Callable[[bytes, int, int, bytearray], int]
 """Copies one value with its masks: takes the payload, the position, the depth and what is written; gives the position
@@ -47,7 +47,7 @@ class _Compiler:
         self._open: dict[tuple[int, tuple[int, ...]], list[Copier]] = {}
 
     def copier(
-        self, writer: AvroType, reader: AvroType | None, steps: list[Step], path: tuple[str, ...]
+        self, writer: AvroType, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
     ) -> Copier:
         steps = [step for step in steps if step.children]
         if not steps:
@@ -71,7 +71,7 @@ class _Compiler:
                 return self._masked(writer, Mask.REDACT, path)
 
     def _union(
-        self, writer: Union, reader: AvroType | None, steps: list[Step], path: tuple[str, ...]
+        self, writer: Union, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
     ) -> Copier:
         containers = (Record, Array, Map)
         redact = None
@@ -96,7 +96,7 @@ class _Compiler:
         return copy
 
     def _record(
-        self, writer: Record, reader: AvroType | None, steps: list[Step], path: tuple[str, ...]
+        self, writer: Record, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
     ) -> Copier:
         # A record inside of itself, under the same steps, is copied by what copies the outer one.
         key = id(writer), tuple(id(step) for step in steps)
@@ -120,7 +120,7 @@ class _Compiler:
         return copy
 
     def _member(
-        self, writer: AvroType, reader: AvroType | None, steps: list[Step], path: tuple[str, ...]
+        self, writer: AvroType, reader: AvroType | None, steps: list[Step[Mask]], path: tuple[str, ...]
     ) -> Copier:
         mask = strongest(steps)
         return self.copier(writer, reader, steps, path) if mask is None else self._masked(writer, mask, path)
@@ -190,7 +190,7 @@ def _branch(writer: AvroType, reader: AvroType | None) -> AvroType | None:
     return reader
 
 
-def _of_items(steps: list[Step]) -> list[Step]:
+def _of_items(steps: list[Step[Mask]]) -> list[Step[Mask]]:
     return [child for step in steps for name, child in step.children.items() if name == ANY or name.isdigit()]
 
 

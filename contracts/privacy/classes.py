@@ -1,10 +1,11 @@
-"""Which fields of a contract are classified: by the contract itself, and by tags in its schema."""
+"""Which fields of a contract are classified, by itself and by tags in its schema, and what a reader sees of a record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
@@ -29,6 +30,33 @@ _MOST_PLACES: Final = 5_000
 _DEEPEST: Final = 40
 
 
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Step(Generic[T]):
+    """A step of some pointers; `value` is that of the pointer that ends here, None where none does."""
+
+    children: dict[str, Step[T]] = field(default_factory=dict)
+    value: T | None = None
+
+
+def step_tree(values: Mapping[str, T]) -> Step[T]:
+    """Return the root of the steps of some pointers."""
+    root: Step[T] = Step()
+    for pointer, value in values.items():
+        step = root
+        for token in tokens(pointer):
+            step = step.children.setdefault(token, Step())
+        step.value = value
+    return root
+
+
+def following(steps: list[Step[T]], token: str) -> list[Step[T]]:
+    """Return the steps that a name or position leads to."""
+    return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
+
+
 @dataclass(frozen=True, slots=True)
 class Classes:
     """The classified fields of one contract: pointer, in which `*` stands for any step, to the name of the class.
@@ -37,74 +65,48 @@ class Classes:
     """
 
     by_pointer: Mapping[str, str]
-    _root: _Step = field(init=False, repr=False, compare=False)
+    _root: Step[str] = field(init=False, repr=False, compare=False)
+    """Its values are the classified pointers."""
 
     def __post_init__(self) -> None:
-        root = _Step()
-        for pointer, name in self.by_pointer.items():
-            root.plant(tokens(pointer), pointer, name)
-        object.__setattr__(self, "_root", root)
+        object.__setattr__(self, "_root", step_tree({pointer: pointer for pointer in self.by_pointer}))
 
     def __bool__(self) -> bool:
         return bool(self.by_pointer)
 
-    def of(self, path: Path, besides: Iterable[str] = ()) -> str | None:
-        """Return the class of the value at a path, None when it is not classified.
-
-        `besides` are pointers of `by_pointer` that do not count.
-        """
-        left_out = frozenset(besides)
+    def of(self, path: Path) -> str | None:
+        """Return the class of the value at a path, None when it is not classified."""
         steps = [self._root]
         for token in (None, *path):
-            if token is not None:
-                steps = [each for step in steps for each in step.next(str(token))]
+            steps = steps if token is None else following(steps, str(token))
             for step in steps:
-                if step.pointer is not None and step.pointer not in left_out:
-                    return step.name
+                if step.value is not None:
+                    return self.by_pointer[step.value]
         return None
 
     def touches(self, path: Path, besides: Iterable[str] = ()) -> bool:
         """Return whether classified values may stand at a path or below it.
 
         So they may in a value that stands where an object with a classified field was agreed, whatever it is: text, or
-        an element of an array.
+        an element of an array. `besides` are pointers of `by_pointer` that do not count.
         """
         left_out = frozenset(besides)
         steps = [self._root]
         for token in (None, *path):
             if token is not None:
-                below = [each for step in steps for each in step.next(str(token))]
-                if isinstance(token, int) and not below and any(step.is_open(left_out) for step in steps):
+                below = following(steps, str(token))
+                if isinstance(token, int) and not below and any(_counts(step, left_out) for step in steps):
                     return True
                 steps = below
-            if any(step.pointer is not None and step.pointer not in left_out for step in steps):
+            if any(step.value is not None and step.value not in left_out for step in steps):
                 return True
-        return any(step.is_open(left_out) for step in steps)
+        return any(_counts(step, left_out) for step in steps)
 
 
-@dataclass(slots=True)
-class _Step:
-    """A step of the classified pointers; `pointer` and `name` where one of them ends."""
-
-    children: dict[str, _Step] = field(default_factory=dict)
-    pointer: str | None = None
-    name: str | None = None
-
-    def plant(self, path: tuple[str, ...], pointer: str, name: str) -> None:
-        step = self
-        for token in path:
-            step = step.children.setdefault(token, _Step())
-        step.pointer, step.name = pointer, name
-
-    def is_open(self, left_out: frozenset[str]) -> bool:
-        """Return whether a pointer that counts ends here or below."""
-        is_end = self.pointer is not None and self.pointer not in left_out
-        return is_end or any(child.is_open(left_out) for child in self.children.values())
-
-    def next(self, token: str) -> Iterator[_Step]:
-        for known in {token, ANY}:
-            if known in self.children:
-                yield self.children[known]
+def _counts(step: Step[str], left_out: frozenset[str]) -> bool:
+    """Return whether a pointer that is not left out ends at a step or below."""
+    is_end = step.value is not None and step.value not in left_out
+    return is_end or any(_counts(child, left_out) for child in step.children.values())
 
 
 def classes_of(contract: DataContract) -> Classes:
@@ -122,18 +124,17 @@ def classes_of(contract: DataContract) -> Classes:
 
 def _tagged(contract: DataContract) -> dict[str, str]:
     definition: Any = contract.schema_.definition
-    tag = _first_tag(definition)
+    tag = next((name for node in _objects(definition) if (name := _tag_of(node)) is not None), None)
     if tag is None:
         return {}
-    walk: _Walk
     try:
         if isinstance(contract.schema_, JsonSchema):
-            walk = _JsonWalk(definition, tag)
+            walk = _Walk(tag, partial(_json_parts, definition, dict(_anchors(definition))), {})
             walk.visit(definition, ())
         else:
             named: dict[str, Any] = {}
             parsed = fastavro.parse_schema(definition, named_schemas=named)  # names written out in full
-            walk = _AvroWalk(named, tag)
+            walk = _Walk(tag, _avro_parts, named)
             walk.visit(parsed, ())
     except (_TooManyPlacesError, SchemaParseException, UnknownType):
         return {WHOLE_RECORD: tag}
@@ -149,12 +150,21 @@ class _TooManyPlacesError(Exception):
     """A schema with more places than are worth walking."""
 
 
-class _Walk:
-    """Walks a schema that has tags. Where it leads back into itself, the place is classified as a whole."""
+_Parts = Iterator[tuple[str | None, Any]]
+"""Parts of a schema, each with the step to the values that it is about; None for the same values."""
 
-    def __init__(self, tag: str) -> None:
+
+class _Walk:
+    """Walks a schema that has tags. Where it leads back into itself, the place is classified as a whole.
+
+    `named` are the types of an Avro schema by name: the name stands for the type.
+    """
+
+    def __init__(self, tag: str, parts: Callable[[Any], _Parts], named: Mapping[str, Any]) -> None:
         self.found: dict[str, str] = {}
         self._tag = tag
+        self._parts = parts
+        self._named = named
         self._open: list[object] = []
         self._visits = 0
 
@@ -163,107 +173,74 @@ class _Walk:
         self._visits += 1
         if self._visits > _MOST_PLACES or len(self._open) > _DEEPEST:
             raise _TooManyPlacesError
-        schema = self._resolved(schema)
+        schema = self._named.get(schema) if isinstance(schema, str) else schema
         if not isinstance(schema, dict | list):
             return
-        identity = self._identity(schema)
+        name = schema.get("name") if isinstance(schema, dict) else None
+        identity = name if isinstance(name, str) and name in self._named else id(schema)
         if identity in self._open:
             if path:
                 self.found.setdefault(join(path), self._tag)
             return
         self._open.append(identity)
-        if isinstance(schema, dict):
-            self.note(schema, path)
+        if isinstance(schema, dict) and (tag := _tag_of(schema)) is not None:
+            self.found.setdefault(join(path), tag)
         for step, part in self._parts(schema):
             self.visit(part, path if step is None else (*path, step))
         self._open.pop()
 
-    def note(self, node: dict[str, Any], path: tuple[str, ...]) -> None:
-        """Take the tags of a node."""
-        name = _tag_of(node)
-        if name is not None:
-            self.found.setdefault(join(path), name)
 
-    def _resolved(self, schema: Any) -> Any:
-        return schema
-
-    def _identity(self, schema: Any) -> object:
-        return id(schema)
-
-    def _parts(self, schema: Any) -> Iterator[tuple[str | None, Any]]:
-        raise NotImplementedError
+_BESIDE: Final = ("allOf", "anyOf", "oneOf")
+_INSTEAD: Final = ("if", "then", "else", "not")
+_MEMBERS: Final = ("additionalProperties", "unevaluatedProperties")
+_ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
 
 
-class _JsonWalk(_Walk):
-    """Walks a JSON Schema; its references all stay inside it."""
-
-    _BESIDE = ("allOf", "anyOf", "oneOf")
-    _INSTEAD = ("if", "then", "else", "not")
-    _ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
-    _MEMBERS = ("additionalProperties", "unevaluatedProperties")
-
-    def __init__(self, definition: Any, tag: str) -> None:
-        super().__init__(tag)
-        self._definition = definition
-        self._anchors = dict(_anchors(definition))
-
-    def _parts(self, schema: Any) -> Iterator[tuple[str | None, Any]]:
-        if not isinstance(schema, dict):
-            return
-        for keyword in REFERENCES:
-            if isinstance(schema.get(keyword), str):
-                yield None, self._referred(schema[keyword])
-        for keyword in self._BESIDE:
-            yield from ((None, part) for part in _listed(schema.get(keyword)))
-        yield from ((None, schema[keyword]) for keyword in self._INSTEAD if keyword in schema)
-        for keyword in ("dependentSchemas", "dependencies"):
-            yield from ((None, part) for part in _members(schema.get(keyword)).values())
-        yield from _members(schema.get("properties")).items()
-        for keyword in ("patternProperties",):
-            yield from ((ANY, part) for part in _members(schema.get(keyword)).values())
-        for keyword in (*self._MEMBERS, *self._ITEMS):
-            part = schema.get(keyword)
-            yield from ((ANY, each) for each in (part if isinstance(part, list) else [part]))
-        yield from ((ANY, part) for part in _listed(schema.get("prefixItems")))
-
-    def _referred(self, reference: str) -> Any:
-        base, _, fragment = reference.partition("#")
-        if base in self._anchors and not fragment:
-            return self._anchors[base]
-        if fragment and not fragment.startswith("/"):
-            return self._anchors.get(f"#{fragment}")
-        node = self._anchors.get(base, self._definition) if base else self._definition
-        return value_at(node, tokens(fragment))
+def _json_parts(definition: Any, anchors: Mapping[str, Any], schema: Any) -> _Parts:
+    """Yield the parts of a JSON Schema; its references all stay inside the definition."""
+    if not isinstance(schema, dict):
+        return
+    for keyword in REFERENCES:
+        if isinstance(schema.get(keyword), str):
+            yield None, _referred(schema[keyword], definition, anchors)
+    for keyword in _BESIDE:
+        yield from ((None, part) for part in _listed(schema.get(keyword)))
+    yield from ((None, schema[keyword]) for keyword in _INSTEAD if keyword in schema)
+    for keyword in ("dependentSchemas", "dependencies"):
+        yield from ((None, part) for part in _object(schema.get(keyword)).values())
+    yield from _object(schema.get("properties")).items()
+    yield from ((ANY, part) for part in _object(schema.get("patternProperties")).values())
+    for keyword in (*_MEMBERS, *_ITEMS):
+        part = schema.get(keyword)
+        yield from ((ANY, each) for each in (part if isinstance(part, list) else [part]))
+    yield from ((ANY, part) for part in _listed(schema.get("prefixItems")))
 
 
-class _AvroWalk(_Walk):
-    """Walks an Avro schema as fastavro parsed it; a name stands for the type that was defined under it."""
+def _referred(reference: str, definition: Any, anchors: Mapping[str, Any]) -> Any:
+    base, _, fragment = reference.partition("#")
+    if base in anchors and not fragment:
+        return anchors[base]
+    if fragment and not fragment.startswith("/"):
+        return anchors.get(f"#{fragment}")
+    node = anchors.get(base, definition) if base else definition
+    return value_at(node, tokens(fragment))
 
-    def __init__(self, named: dict[str, Any], tag: str) -> None:
-        super().__init__(tag)
-        self._named = named
 
-    def _resolved(self, schema: Any) -> Any:
-        return self._named.get(schema) if isinstance(schema, str) else schema
-
-    def _identity(self, schema: Any) -> object:
-        name = schema.get("name") if isinstance(schema, dict) else None
-        return id(schema) if name is None else name
-
-    def _parts(self, schema: Any) -> Iterator[tuple[str | None, Any]]:
-        if isinstance(schema, list):
-            yield from ((None, branch) for branch in schema)
-            return
-        for member in _listed(schema.get("fields")):
-            if isinstance(member, dict) and isinstance(member.get("name"), str):
-                name = member["name"]
-                tag = _tag_of(member)
-                if tag is not None:
-                    yield name, {TAGS: [tag]}
-                yield name, member.get("type")
-        yield from ((ANY, schema[key]) for key in ("items", "values") if key in schema)
-        if isinstance(schema.get("type"), dict | list):
-            yield None, schema["type"]
+def _avro_parts(schema: Any) -> _Parts:
+    """Yield the parts of an Avro schema as fastavro parsed it."""
+    if isinstance(schema, list):
+        yield from ((None, branch) for branch in schema)
+        return
+    for member in _listed(schema.get("fields")):
+        if isinstance(member, dict) and isinstance(member.get("name"), str):
+            name = member["name"]
+            tag = _tag_of(member)
+            if tag is not None:
+                yield name, {TAGS: [tag]}
+            yield name, member.get("type")
+    yield from ((ANY, schema[key]) for key in ("items", "values") if key in schema)
+    if isinstance(schema.get("type"), dict | list):
+        yield None, schema["type"]
 
 
 def _tag_of(node: dict[str, Any]) -> str | None:
@@ -273,41 +250,90 @@ def _tag_of(node: dict[str, Any]) -> str | None:
     return next((name for name in names if isinstance(name, str) and name.lower() not in _OPEN), None)
 
 
-def _first_tag(schema: Any) -> str | None:
-    """Return some tag that stands anywhere in a schema, so that a value of it may be classified."""
-    stack = [schema]
+def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
+    for node in _objects(definition):
+        for keyword in ("$id", "id"):
+            if isinstance(node.get(keyword), str):
+                yield node[keyword].rstrip("#") or "#", node
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            if isinstance(node.get(keyword), str):
+                yield f"#{node[keyword]}", node
+
+
+def _objects(document: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a document, in no order."""
+    stack = [document]
     while stack:
         node = stack.pop()
         if isinstance(node, dict):
-            name = _tag_of(node)
-            if name is not None:
-                return name
+            yield node
             stack.extend(node.values())
         elif isinstance(node, list):
             stack.extend(node)
-    return None
-
-
-def _anchors(definition: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what references may name beside pointers: `$id`, `id`, `$anchor` and `$dynamicAnchor`."""
-    stack = [definition]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, list):
-            stack.extend(node)
-        elif isinstance(node, dict):
-            for keyword in ("$id", "id"):
-                if isinstance(node.get(keyword), str):
-                    yield node[keyword].rstrip("#") or "#", node
-            for keyword in ("$anchor", "$dynamicAnchor"):
-                if isinstance(node.get(keyword), str):
-                    yield f"#{node[keyword]}", node
-            stack.extend(node.values())
 
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _members(value: Any) -> dict[str, Any]:
+def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+KEY: Final = "key"
+"""The record's key: it often repeats a value."""
+HEADERS: Final = "headers"
+"""The producer's headers: so do they."""
+BODY: Final = "body"
+"""Whatever of the value the contract cannot tell apart: undeclared properties, unreadable bytes, Avro's raw bytes."""
+BESIDES: Final = (BODY, KEY, HEADERS)
+"""What a contract that classifies fields hides beside them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a reader sees: all but the classified fields, unless they are `revealed`.
+
+    `classes` are those of the contract; None when the contract is not known, and then nothing is shown that is not
+    revealed. `revealed` holds pointers of classified fields, and words of BESIDES; BODY reveals the whole value.
+    `declared` are the names that the contract's schema declares; None when that is not known.
+    """
+
+    classes: Classes | None
+    declared: frozenset[str] | None = None
+    revealed: frozenset[str] = frozenset()
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything of a record might be hidden at all."""
+        return self.classes is None or bool(self.classes)
+
+    def shows(self, besides: str) -> bool:
+        """Return whether a part of BESIDES is shown."""
+        return not self.is_limited or besides in self.revealed
+
+    def hides(self, path: Path) -> bool:
+        """Return whether the value at a path is hidden: where classified values may stand in it, and below undeclared names."""
+        if self.shows(BODY):
+            return False
+        if self.classes is None:
+            return True
+        if self.classes.touches(path, self.revealed):
+            return True
+        names = (token for token in path if isinstance(token, str))
+        return self.declared is not None and any(name not in self.declared for name in names)
+
+    @property
+    def hidden_fields(self) -> dict[str, str]:
+        """Return pointer to class of the classified fields that are not shown."""
+        if self.classes is None or self.shows(BODY):
+            return {}
+        return {
+            pointer: name for pointer, name in self.classes.by_pointer.items() if pointer not in self.revealed
+        }
+
+
+def sight_of(contract: DataContract, declared: frozenset[str] | None, revealed: Iterable[str] = ()) -> Sight:
+    """Return what a reader of a contract's records sees; `declared` are the names that its schema declares."""
+    return Sight(classes_of(contract), declared, frozenset(revealed))

@@ -6,22 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
-from tidegate.contracts.document.fields import SchemaFields, join, suggestion, tokens
+from tidegate.contracts.document.fields import SchemaFields, join, suggestion
 from tidegate.contracts.document.model import DataContract, Mask
 from tidegate.contracts.errors import Problem, SettingsError
-from tidegate.contracts.privacy.classes import ANY
+from tidegate.contracts.privacy.classes import ANY, Step, following, step_tree
 from tidegate.contracts.privacy.tokens import MaskKey
 
 _STRONGEST: Final = (Mask.DROP, Mask.REDACT, Mask.HASH)
 _GONE: Final = object()
-
-
-@dataclass(slots=True)
-class Step:
-    """A step of the masked pointers; `mask` where one of them ends."""
-
-    children: dict[str, Step] = field(default_factory=dict)
-    mask: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +25,10 @@ class Masks:
 
     by_pointer: Mapping[str, Mask]
     key: MaskKey | None = None
-    root: Step = field(init=False, repr=False, compare=False)
+    root: Step[Mask] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        root = Step()
-        for pointer, mask in self.by_pointer.items():
-            step = root
-            for token in tokens(pointer):
-                step = step.children.setdefault(token, Step())
-            step.mask = mask
-        object.__setattr__(self, "root", root)
+        object.__setattr__(self, "root", step_tree(self.by_pointer))
 
     def __bool__(self) -> bool:
         return bool(self.by_pointer)
@@ -74,14 +60,14 @@ class Masks:
             _refuse_to_hash(self.by_pointer)
         return self.key.token(value)
 
-    def _at(self, path: tuple[str, ...]) -> list[Step]:
+    def _at(self, path: tuple[str, ...]) -> list[Step[Mask]]:
         """Return the steps at a path that lead on."""
         steps = [self.root]
         for token in path:
             steps = following(steps, token)
         return [step for step in steps if step.children]
 
-    def _applied(self, value: Any, steps: list[Step]) -> Any:
+    def _applied(self, value: Any, steps: list[Step[Mask]]) -> Any:
         if not steps or value is None:
             return value
         if isinstance(value, dict):
@@ -92,7 +78,7 @@ class Masks:
             return [each for each in items if each is not _GONE]
         return None
 
-    def _member(self, value: Any, steps: list[Step]) -> Any:
+    def _member(self, value: Any, steps: list[Step[Mask]]) -> Any:
         match strongest(steps):
             case Mask.DROP:
                 return _GONE
@@ -104,18 +90,13 @@ class Masks:
                 return self._applied(value, [step for step in steps if step.children])
 
 
-def following(steps: list[Step], token: str) -> list[Step]:
-    """Return the steps that a name or position leads to."""
-    return [step.children[name] for step in steps for name in {token, ANY} if name in step.children]
-
-
-def strongest(steps: list[Step]) -> Mask | None:
+def strongest(steps: list[Step[Mask]]) -> Mask | None:
     """Return the mask that hides most; None when none of the steps is masked."""
-    found = {step.mask for step in steps}
+    found = {step.value for step in steps}
     return next((mask for mask in _STRONGEST if mask in found), None)
 
 
-def leads_into_arrays(steps: list[Step]) -> bool:
+def leads_into_arrays(steps: list[Step[Mask]]) -> bool:
     """Return whether the steps lead to elements of an array."""
     return any(name == ANY or name.isdigit() for step in steps for name in step.children)
 

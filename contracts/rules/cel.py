@@ -8,22 +8,23 @@ what fits neither is rounded to the nearest double.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Any, Final
 
+import orjson
 from cel_expr_python import cel
+from google.protobuf.wrappers_pb2 import BytesValue, StringValue
 
 from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.rule_model import Cel
-from tidegate.contracts.rules.cel_paths import Roots
-from tidegate.contracts.rules.cel_syntax import Node, syntax_of
-from tidegate.contracts.rules.cel_zeros import whole
+from tidegate.contracts.document.times import NANOSECONDS, instant_key
+from tidegate.contracts.rules.cel_syntax import Node, Roots, syntax_of
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.places import EACH
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.places import EACH, Path
+from tidegate.contracts.rules.rule_kind import Scope
 
 _CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
 _LITERAL = re.compile(
@@ -142,7 +143,8 @@ def _compiled(rule: Cel, scope: Scope, names: tuple[str, ...]) -> Any:
     if expression.return_type() != cel.Type.BOOL:
         name = expression.return_type().name().lower()
         scope.refuse("/expr", f"must give true or false, and gives {name}; compare it with something")
-    _expect_fields(rule.expr, scope)
+    for path in named_paths(_COMMENT.sub("", _LITERAL.sub('""', rule.expr))):
+        scope.field_type(join(path), "/expr")
     return None if scope.problems else expression
 
 
@@ -255,15 +257,107 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _expect_fields(expression: str, scope: Scope) -> None:
-    for match in _CHAIN.finditer(_COMMENT.sub("", _LITERAL.sub('""', expression))):
-        path = match[1].split(".")[1:]
+def named_paths(expression: str) -> Iterator[Path]:
+    """Yield the path of each chain of members of the record, such as `this.a.b`; text and comments count too."""
+    for match in _CHAIN.finditer(expression):
+        path = tuple(match[1].split(".")[1:])
         if match[2]:  # the last name is that of a function
-            path.pop()
+            path = path[:-1]
         if path:
-            scope.field_type(join(tuple(path)), "/expr")
+            yield path
 
 
 def _reason(error: RuntimeError) -> str:
     first = str(error).splitlines()[0]
     return re.sub(r"^INVALID_ARGUMENT: ERROR: <input>:(\d+:\d+): ", r"at \1: ", first)
+
+
+_ZERO: Final = "\0"
+_WRITTEN: Final = b"\\u0000"
+"""How JSON has it."""
+_NO_CHARACTER: Final = "\ufffe"
+"""Stands for it in names, where no message can: a noncharacter, which no text means."""
+
+
+def whole(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return variables of which the library reads every text to its end; the same object where it does so anyway.
+
+    The library's binding for Python reads a `str` or `bytes` up to its first U+0000, and refuses a map with two names
+    that are alike up to there. A message of the wrapper types is read whole, and means the text that it wraps.
+
+    A member whose name holds U+0000 keeps its place under a name that no expression knows.
+    """
+    return _whole(variables) if _may_hold_zero(variables) else variables
+
+
+def _may_hold_zero(variables: dict[str, Any]) -> bool:
+    try:
+        return _WRITTEN in orjson.dumps(variables, default=_shown)
+    except TypeError:  # such as an integer beyond 64 bits
+        return True
+
+
+def _shown(value: Any) -> str | None:
+    """Stand for what JSON does not have: bytes, and numbers beyond a double."""
+    return _ZERO if isinstance(value, bytes) and 0 in value else None
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str() if _ZERO in value:
+            return StringValue(value=value)
+        case bytes() if 0 in value:
+            return BytesValue(value=value)
+        case dict():
+            return _renamed({name: _whole(member) for name, member in value.items()})
+        case list():
+            return [_whole(item) for item in value]
+        case _:
+            return value
+
+
+def _renamed(members: dict[str, Any]) -> dict[str, Any]:
+    if not any(_ZERO in name for name in members):
+        return members
+    found = {name: member for name, member in members.items() if _ZERO not in name}
+    for name, member in members.items():
+        if _ZERO in name:
+            other = name.replace(_ZERO, _NO_CHARACTER)
+            while other in found:
+                other += _NO_CHARACTER
+            found[other] = member
+    return found
+
+
+_MOMENT: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)", re.ASCII
+)
+
+
+_SPAN: Final = re.compile(r"(\d{1,6})(h|m|s)", re.ASCII)
+
+
+_SPAN_UNITS: Final = {"h": 3600 * NANOSECONDS, "m": 60 * NANOSECONDS, "s": NANOSECONDS}
+
+
+# Well inside the years 1 to 9999, which are all that a timestamp of CEL has.
+FIRST_MOMENT, LAST_MOMENT = -62_000_000_000 * NANOSECONDS, 253_000_000_000 * NANOSECONDS
+
+
+def moment_of(text: Any) -> int | None:
+    """Read a timestamp as the library surely does, in nanoseconds since 1970; None where that is not sure."""
+    return _moment(text) if type(text) is str else None
+
+
+@lru_cache(maxsize=4_096)
+def _moment(text: str) -> int | None:
+    moment = instant_key(text) if _MOMENT.fullmatch(text) else None
+    return moment if type(moment) is int and FIRST_MOMENT <= moment <= LAST_MOMENT else None
+
+
+def span_of(text: str) -> int | None:
+    """Read a duration of whole hours, minutes and seconds, in nanoseconds; None for any other."""
+    parts = list(_SPAN.finditer(text))
+    if not parts or "".join(part[0] for part in parts) != text:
+        return None
+    return sum(int(part[1]) * _SPAN_UNITS[part[2]] for part in parts)

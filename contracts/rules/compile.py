@@ -12,17 +12,44 @@ from tidegate.contracts.errors import ContractError
 from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
 from tidegate.contracts.rules.kinds.registry import kind_of
-from tidegate.contracts.rules.reference_sets import with_reference_sets
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import Scope
 from tidegate.contracts.verdict import Disposition, Severity
 
+
+def with_reference_sets(contract: DataContract) -> DataContract:
+    """Return the contract with the values of each set where a rule names it; the same one when no rule does."""
+    rules = tuple(_with_values(rule, contract) for rule in contract.rules)
+    is_same = all(new is old for new, old in zip(rules, contract.rules, strict=True))
+    return contract if is_same else contract.model_copy(update={"rules": rules})
+
+
+def _with_values(rule: Rule, contract: DataContract) -> Rule:
+    name = getattr(rule, "set", None)
+    if name is None or name not in contract.reference_sets:
+        return rule
+    return rule.model_copy(update={"values": contract.reference_sets[name].values, "set": None})
+
+
+def effect(rule: Rule, contract: DataContract) -> OnViolation | None:
+    """Return what breaking a rule does to a record; None when it is a warning."""
+    if rule.severity is Severity.WARNING:
+        return None
+    return rule.on_violation or contract.on_violation
+
+
+def refuses(rule: Rule, contract: DataContract) -> bool:
+    """Return whether breaking a rule keeps a record from being written."""
+    return effect(rule, contract) not in {None, OnViolation.ALERT}
+
+
 DISPOSITIONS: Final = {
+    None: Disposition.WARNED,
     OnViolation.ALERT: Disposition.ALERTED,
     OnViolation.DROP: Disposition.DROPPED,
     OnViolation.QUARANTINE: Disposition.QUARANTINED,
     OnViolation.FAIL: Disposition.FAILED,
 }
-"""What a violation of severity `error` does to a record."""
+"""What an effect does to a record."""
 
 
 def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
@@ -34,14 +61,8 @@ def compile_rules(contract: DataContract, fields: SchemaFields) -> RuleSet:
     for rule, scope in zip(contract.rules, scopes, strict=True):
         check = kind_of(rule).compile(rule, scope)
         if check is not None:
-            compiled.append(CompiledRule(rule, _disposition(rule, contract), check))
+            compiled.append(CompiledRule(rule, DISPOSITIONS[effect(rule, contract)], check))
     problems = tuple(problem for scope in scopes for problem in scope.problems)
     if problems:
         raise ContractError(problems)
     return RuleSet(tuple(compiled), clock if any(scope.asks_now for scope in scopes) else None)
-
-
-def _disposition(rule: Rule, contract: DataContract) -> Disposition:
-    if rule.severity is Severity.WARNING:
-        return Disposition.WARNED
-    return DISPOSITIONS[rule.on_violation or contract.on_violation]

@@ -7,18 +7,101 @@ Booleans are no numbers. Values of different types are never equal and have no o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import FieldType
+from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.document.times import DATE_LENGTH, NANOSECONDS, instant_key, read_date
 from tidegate.contracts.rules.clock import date_of, day_of, midnight_of
-from tidegate.contracts.rules.durations import duration_bytes_key, duration_string_key
+from tidegate.contracts.rules.rule_kind import Scope
+
+_TEXT: Final = re.compile(
+    r"P(?:(\d{1,9})W|(?=[0-9T])(?:(\d{1,9})Y)?(?:(\d{1,9})M)?(?:(\d{1,9})D)?"
+    r"(?:T(?=[0-9])(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})(?:\.(\d{1,100}))?S)?)?)",
+    re.ASCII,
+)
+_REFERENCES: Final = ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
+_AVRO: Final = struct.Struct("<III")
+_DAY: Final = 86_400 * NANOSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A duration, as nanoseconds from each of four days; each comparison is true if it is from all of them.
+
+    A month has 28 to 31 days, so durations are ordered only in part. P1M is longer than P27D, and neither longer nor
+    shorter than P30D; the four days bring out the difference.
+
+    Source: XML Schema 1.1 part 2, section 3.3.6.2; RFC 3339 appendix A for the text; Avro 1.12, "duration".
+    """
+
+    totals: tuple[int | Fraction, ...]
+
+    def __lt__(self, other: Duration) -> bool:
+        return all(one < two for one, two in zip(self.totals, other.totals, strict=True))
+
+    def __le__(self, other: Duration) -> bool:
+        return all(one <= two for one, two in zip(self.totals, other.totals, strict=True))
+
+    def __gt__(self, other: Duration) -> bool:
+        return other < self
+
+    def __ge__(self, other: Duration) -> bool:
+        return other <= self
+
+
+@lru_cache(maxsize=4_096)
+def read_duration(text: str) -> Duration | None:
+    """Read a duration; None for anything else."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        return None
+    *counts, fraction = match.groups()
+    weeks, years, months, days, hours, minutes, seconds = (int(count or 0) for count in counts)
+    rest: int | Fraction = (hours * 3600 + minutes * 60 + seconds) * NANOSECONDS
+    if fraction:
+        rest += Fraction(int(fraction) * NANOSECONDS, 10 ** len(fraction))
+    return _duration(years * 12 + months, weeks * 7 + days, rest)
+
+
+def duration_string_key(value: Any) -> Duration | None:
+    """Read a duration string of a record."""
+    return read_duration(value) if type(value) is str else None
+
+
+def duration_bytes_key(value: Any) -> Duration | None:
+    """Read a duration of Avro: months, days and milliseconds, in 12 bytes."""
+    if type(value) is not bytes or len(value) != _AVRO.size:
+        return None
+    months, days, milliseconds = _AVRO.unpack(value)
+    return _duration(months, days, milliseconds * 10**6)
+
+
+def _duration(months: int, days: int, rest: int | Fraction) -> Duration:
+    return Duration(
+        tuple((_days_of_months(year, month, months) + days) * _DAY + rest for year, month in _REFERENCES)
+    )
+
+
+def _days_of_months(year: int, month: int, months: int) -> int:
+    """Count the days of some months from the first of a month on."""
+    later = year * 12 + month - 1 + months
+    return _day_number(later // 12, later % 12 + 1) - _day_number(year, month)
+
+
+def _day_number(year: int, month: int) -> int:
+    """Return the first of a month a number in the proleptic Gregorian calendar; of any year, which datetime has not."""
+    year, month = (year, month) if month > 2 else (year - 1, month + 12)
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5
+
 
 Key = Callable[[Any], Any]
 """Turns a value of a record into what compares; None for a value of a type that it is not about."""
@@ -191,3 +274,75 @@ def number_of(bound: float | str) -> int | float | Decimal | None:
         return int(number)
     is_double = abs(number) < _DOUBLE_IS_EXACT and Decimal(repr(float(number))) == number
     return float(number) if is_double else number
+
+
+Member = Callable[[Any], bool | None]
+"""Whether a value is listed; None for a value of a type of which the list has none."""
+
+
+def member_of(values: Mapping[str, Scalar], found: FieldType, scope: Scope) -> Member:
+    """Compile a list of values that `found` should be able to hold; notes a problem for each that it cannot.
+
+    `values` has them by their place, a pointer below the rule.
+    """
+    times = order_of_times(found) or order_of_durations(found)
+    listed: dict[type, set[Any]] = {}
+    moments: set[Any] = set()
+    for place, value in values.items():
+        if times is not None and isinstance(value, str):
+            moments.add(_moment(value, place, times, scope))
+            continue
+        for kind, comparable in _entries(value, found, place, scope):
+            listed.setdefault(kind, set()).add(comparable)
+    member = _among({kind: frozenset(entries) for kind, entries in listed.items()})
+    return member if times is None or not moments else _among_moments(frozenset(moments), times, member)
+
+
+def placed(place: str, values: tuple[Scalar, ...]) -> dict[str, Scalar]:
+    """Return the values of a list by their place."""
+    return {f"{place}/{index}": value for index, value in enumerate(values)}
+
+
+def _moment(value: str, place: str, times: Order, scope: Scope) -> Any:
+    moment = times.parse(value)
+    if moment is None:
+        scope.refuse(place, f"the field holds {times.name}; write {times.example}")
+    return moment
+
+
+def _entries(value: Scalar, found: FieldType, place: str, scope: Scope) -> list[tuple[type, Any]]:
+    match value:
+        case None:
+            scope.refuse(place, "null is no value; say `nulls: violate` or `nulls: pass` instead")
+            return []
+        case bool():
+            scope.expect(found, frozenset({"boolean"}), "a boolean", place)
+            return [(bool, value)]
+        case str():
+            scope.expect(found, frozenset({"string"}), "a string", place)
+            return [(str, value)]
+        case _:
+            number = native(value)
+            types = {"number", "integer"} if isinstance(number, int) else {"number"}
+            scope.expect(found, frozenset(types), "this number", place)
+            return [(int, number), (float, number), (Decimal, exact(number))]
+
+
+def _among(listed: dict[type, frozenset[Any]]) -> Member:
+    entries_of = listed.get
+
+    def member(value: Any) -> bool | None:
+        entries = entries_of(type(value))
+        return None if entries is None else value in entries
+
+    return member
+
+
+def _among_moments(moments: frozenset[Any], times: Order, other: Member) -> Member:
+    key = times.key
+
+    def member(value: Any) -> bool | None:
+        moment = key(value)
+        return other(value) if moment is None else moment in moments
+
+    return member

@@ -2,21 +2,136 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
+from uuid import uuid4
 
-from tidegate.contracts.document.model import ErrorBudget
+from tidegate.contracts.document.model import DataContract, ErrorBudget, Expectation
+from tidegate.contracts.document.terms import OnViolation
 from tidegate.contracts.errors import StreamStopped
+from tidegate.contracts.expectations.checks import Finding
+from tidegate.contracts.expectations.compile import CompiledExpectation
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.budget import BudgetContext, BudgetSpent, Counted, Spent, is_spent
-from tidegate.contracts.stream.counts import RuleKey, rule_counts
-from tidegate.contracts.stream.ledger import Position, Settlement
-from tidegate.contracts.stream.report import ExpectationResult
-from tidegate.contracts.stream.segments import FateCounts
-from tidegate.contracts.verdict import Disposition, Severity, Verdict, Violation
+from tidegate.contracts.privacy.classes import classes_of
+from tidegate.contracts.stream.bounds import MOST_COLUMNS
+from tidegate.contracts.stream.control import Trip
+from tidegate.contracts.stream.counts import RuleCount, RuleKey, rule_counts
+from tidegate.contracts.stream.ledger import FateCounts, Position, Settlement, Vector
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
+
+REFUSED_WITH_BATCH = Violation(
+    Stage.EXPECTATION,
+    "error-budget",
+    "",
+    Severity.ERROR,
+    "the batch of the record has spent the error budget, which refuses it as a whole",
+)
+"""What every accepted record violates when a budget with the action `quarantine` is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many records a batch had, and how many of them were refused."""
+
+    records: int
+    refused: int
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.records + other.records, self.refused + other.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A budget that is spent: `counted` over its window, `rules` what the batch alone violated, most frequent first."""
+
+    budget: ErrorBudget
+    counted: Counted
+    rules: tuple[RuleCount, ...]
+
+    def trip(self, contract: DataContract, start: Vector, end: Vector, epoch: int) -> Trip:
+        """Return what the gateway is told about a batch with these offsets; each call makes another trip."""
+        return Trip(
+            id=uuid4(),
+            stream=contract.id,
+            topic=contract.topic,
+            contract=f"{contract.id}@{contract.version}",
+            epoch=epoch,
+            at=datetime.now(UTC),
+            start={partition: start.get(partition, 0) for partition in end},
+            end=end,
+            records=self.counted.records,
+            refused=self.counted.refused,
+            allowed=self.budget.ratio,
+            action="pause" if self.budget.action == "pause" else "fail",
+            rules=self.rules,
+        )
+
+
+class BudgetSpent(StreamStopped):
+    """The error budget is spent, and nothing of the batch may be written."""
+
+    def __init__(self, message: str, spent: Spent) -> None:
+        super().__init__(message, spent)
+        self.spent = spent
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetContext:
+    """What is to be known beside a batch: those before it, newest first, and whether a person has accepted it."""
+
+    earlier: tuple[Counted, ...] = ()
+    is_accepted: bool = False
+
+    def window(self, budget: ErrorBudget, batch: Counted) -> Counted:
+        """Count the batch, and those before it for as long as the budget's window reaches."""
+        total = batch
+        for counted in self.earlier:
+            if budget.window_records is None or total.records >= budget.window_records:
+                break
+            total += counted
+        return total
+
+
+class BudgetWindow:
+    """The batches that one stream has published, for as long as a window may reach. Not for two threads at a time."""
+
+    def __init__(self) -> None:
+        self._batches: deque[Counted] = deque(maxlen=10_000)
+
+    def fill(self, newest_first: Iterable[Counted]) -> None:
+        """Put the batches of an earlier process behind those that are here."""
+        for counted in newest_first:
+            if len(self._batches) == self._batches.maxlen:
+                return
+            self._batches.append(counted)
+
+    def published(self, counted: Counted, *, begins_anew: bool) -> None:
+        """Take note of a batch. One that a person has accepted, or that was refused as a whole, begins the window again.
+
+        Else what was refused because of it would be held against the batches after it, which are refused then too.
+        """
+        if begins_anew:
+            self._batches.clear()
+        else:
+            self._batches.appendleft(counted)
+
+    def context(self, *, is_accepted: bool) -> BudgetContext:
+        """Return what is to be known beside the next batch."""
+        return BudgetContext(tuple(self._batches), is_accepted)
+
+
+def is_spent(budget: ErrorBudget, counted: Counted) -> bool:
+    """Return whether more is refused than the budget allows, of records enough to say so."""
+    return counted.records >= budget.min_records and counted.refused > budget.ratio * counted.records
+
 
 _ALONE = BudgetContext()
 _NONE_SETTLED: Mapping[Position, Settlement] = MappingProxyType({})
@@ -196,3 +311,70 @@ def _failure(plan: EnforcementPlan, failed: int, first: FailedRecord) -> str:
         f"is at topic {contract.topic}, partition {first.partition}, offset {first.offset} and violates {rules}; nothing "
         "of the batch is written. Publish a contract version that quarantines or drops such records, and start again"
     )
+
+
+_OUTCOMES = {
+    OnViolation.FAIL: ExpectationOutcome.FAILED,
+    OnViolation.ALERT: ExpectationOutcome.ALERTED,
+    OnViolation.QUARANTINE: ExpectationOutcome.QUARANTINED,
+    OnViolation.DROP: ExpectationOutcome.QUARANTINED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of an expectation, by whom, and whether the other one agrees, if it was asked too.
+
+    `finding` is None for a batch of too few records.
+    """
+
+    compiled: CompiledExpectation
+    finding: Finding | None
+    agrees: bool | None = None
+
+
+def results_of(plan: EnforcementPlan, judged: Iterable[Judged]) -> tuple[ExpectationResult, ...]:
+    """Return the results as they are kept."""
+    classes = classes_of(plan.contract)
+    classified = {column.name for column in plan.typed_columns if classes.touches(column.path)}
+    return tuple(_result(plan.contract, each, classified) for each in judged)
+
+
+def refusals(results: Iterable[ExpectationResult], outcome: ExpectationOutcome) -> tuple[Violation, ...]:
+    """Return the violations of the expectations with this outcome: what every accepted record of the batch then has."""
+    return tuple(
+        Violation(Stage.EXPECTATION, result.id, "", Severity.ERROR, _message(result))
+        for result in results
+        if result.outcome is outcome
+    )
+
+
+def _message(result: ExpectationResult) -> str:
+    about = f" of {', '.join(result.columns)}" if result.columns else ""
+    return f"the batch of the record is not as expected: {result.type}{about}"
+
+
+def _result(contract: DataContract, judged: Judged, classified: set[str]) -> ExpectationResult:
+    compiled, finding = judged.compiled, judged.finding
+    expectation = compiled.expectation
+    return ExpectationResult(
+        id=expectation.id,
+        type=expectation.type,
+        columns=compiled.columns[:MOST_COLUMNS],
+        outcome=_outcome(contract, expectation, finding),
+        judged_by="great_expectations" if compiled.check is None else "tidegate",
+        considered=finding.considered if finding else 0,
+        unexpected=finding.unexpected if finding else None,
+        observed=finding.observed if finding and not classified.intersection(compiled.columns) else None,
+        agrees=judged.agrees,
+    )
+
+
+def _outcome(contract: DataContract, expectation: Expectation, finding: Finding | None) -> ExpectationOutcome:
+    if finding is None:
+        return ExpectationOutcome.SKIPPED
+    if finding.is_met:
+        return ExpectationOutcome.MET
+    if expectation.severity is Severity.WARNING:
+        return ExpectationOutcome.WARNED
+    return _OUTCOMES[OnViolation(expectation.on_violation or contract.on_violation)]

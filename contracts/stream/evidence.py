@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import sha256
 from operator import methodcaller
@@ -93,15 +93,12 @@ class ViolationList:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Provenance):
     """What a quarantined record says about itself. `rules` are the violated codes, in the judge's order.
 
     `refusal` is that of its batch, when it was quarantined with the whole batch.
     """
 
-    source: EventPointer
-    ledger: str
-    contract: str
     rules: tuple[str, ...]
     violations: tuple[Violation, ...]
     left_out: int = 0
@@ -229,14 +226,7 @@ def _read_refusal(encoded: bytes | None, violations: tuple[Violation, ...]) -> B
 
 @lru_cache(maxsize=_MOST_REMEMBERED)  # those of many records are the same
 def _encode_violation(violation: Violation) -> bytes:
-    fields = {
-        "stage": violation.stage,
-        "code": violation.code,
-        "pointer": violation.pointer,
-        "severity": violation.severity,
-        "message": violation.message,
-    }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(asdict(violation), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _decode_violation(item: dict[str, str]) -> Violation:

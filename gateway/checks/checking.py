@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tidegate.contracts.compatibility.compare import compare
-from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity
-from tidegate.contracts.compatibility.levels import is_transitive
-from tidegate.contracts.compatibility.readers import compare_for
-from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.compatibility.compare import compare, compare_for, suggested_version
+from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity, is_transitive
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import LoadedContract
 from tidegate.contracts.document.model import Compatibility, DataContract

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
+from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas
 from tidegate.contracts.inclusion.avro import CODES as AVRO_CODES
 from tidegate.contracts.inclusion.json_schema.codes import CODES as JSON_SCHEMA_CODES
 
@@ -27,7 +27,6 @@ MEANINGS: Final = {
     **schemas.CODES,
     **JSON_SCHEMA_CODES,
     **AVRO_CODES,
-    **tables.CODES,
     **rules.CODES,
     **expectations.CODES,
     **declarations.CODES,

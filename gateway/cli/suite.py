@@ -9,7 +9,7 @@ import orjson
 import typer
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.contracts.expectations.suite import read_suite, write_suite
+from tidegate.contracts.expectations.library import read_suite, write_suite
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import lint
 

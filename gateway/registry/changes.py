@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tidegate.contracts.compatibility.compare import compare_for, suggested_version
 from tidegate.contracts.compatibility.consumers import unacknowledged
-from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity
-from tidegate.contracts.compatibility.levels import is_transitive
-from tidegate.contracts.compatibility.readers import compare_for
-from tidegate.contracts.compatibility.versions import suggested_version
+from tidegate.contracts.compatibility.finding import Comparison, Finding, FindingSeverity, is_transitive
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import Compatibility, Consumer, DataContract

@@ -14,7 +14,7 @@ from tidegate.contracts.document.semver import next_minor, precedence
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, ContractError, NotFoundError, Problem
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.contracts.lint.spelling import Spelling, check_spelling
+from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
 from tidegate.gateway.registry.changes import check_publication

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegate.contracts.compatibility.finding import Finding
-from tidegate.contracts.compatibility.levels import is_transitive
+from tidegate.contracts.compatibility.finding import Finding, is_transitive
 from tidegate.contracts.document.model import Compatibility, DataContract, Status
 from tidegate.contracts.document.semver import major_of
 from tidegate.gateway.registry.changes import Review, Terms, compare_with, reviewed

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from tidegate.contracts.compatibility.finding import Direction
-from tidegate.contracts.compatibility.levels import directions_of, is_transitive
+from tidegate.contracts.compatibility.finding import Direction, directions_of, is_transitive
 from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes

@@ -16,8 +16,8 @@ from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, send
-from tidegate.contracts.stream.budget import BudgetWindow, Counted
 from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
 from tidegate.contracts.verdict import Stage
 

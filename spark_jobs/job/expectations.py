@@ -15,16 +15,14 @@ import pyarrow as pa
 import structlog
 
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.contracts.expectations.agreement import LibraryFinding, agrees
+from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.expectations.compile import CompiledExpectation, Partials
-from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.expectations.library import LibraryFinding, agrees
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
-from tidegate.contracts.stream.decide import Decision, Tally
-from tidegate.contracts.stream.expectation_results import Judged, refusals, results_of
-from tidegate.contracts.stream.ledger import BatchRefusal
+from tidegate.contracts.stream.decide import Decision, Judged, Tally, refusals, results_of
+from tidegate.contracts.stream.ledger import BatchRefusal, FateCounts
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
-from tidegate.contracts.stream.segments import FateCounts
 from tidegate.contracts.verdict import Violation
 from tidegate.spark_jobs.worker.noting import Asked
 

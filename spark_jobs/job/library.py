@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.expectations.agreement import LibraryFinding
 from tidegate.contracts.expectations.compile import CompiledExpectation
-from tidegate.contracts.expectations.library import library_arguments, library_columns
+from tidegate.contracts.expectations.library import LibraryFinding, library_arguments, library_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,9 @@ from pyspark import inheritable_thread_target
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
-from tidegate.contracts.stream.budget import REFUSED_WITH_BATCH, BudgetSpent
 from tidegate.contracts.stream.control import EventKind
 from tidegate.contracts.stream.counts import rule_counts
-from tidegate.contracts.stream.decide import Decision, decide
+from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH, BudgetSpent, Decision, decide
 from tidegate.contracts.stream.ledger import Vector, require_contiguous, span
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport

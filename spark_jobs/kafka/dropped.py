@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.stream.dropped import chained, digest_of, dropped_by
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import dropped_topic
-from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, read_committed
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 

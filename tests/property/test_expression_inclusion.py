@@ -24,8 +24,7 @@ from tests.property.test_cel import (
     scalars,
     value_expressions,
 )
-from tidegate.contracts.compatibility.expression_values import constant_of, values_between
-from tidegate.contracts.compatibility.expressions import refuses_as_much
+from tidegate.contracts.compatibility.expressions import constant_of, refuses_as_much, values_between
 from tidegate.contracts.compatibility.rule_schemas import member_of
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.formats.json_fields import JsonFields

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.expectations.agreement import agrees
 from tidegate.contracts.expectations.compile import compile_expectations
+from tidegate.contracts.expectations.library import agrees
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
 from tidegate.spark_jobs.job.library import Library
 

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 
 from tidegate.contracts.document.fields import SchemaFields, join
 from tidegate.contracts.document.rule_model import Cel
-from tidegate.contracts.rules.cel import build_cel
+from tidegate.contracts.rules.cel import build_cel, named_paths
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.refused_sets import BrokenExpression
-from tidegate.contracts.rules.rule_kind import RuleKind, Values
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import BrokenExpression, RuleKind, Scope, Values
 from tidegate.contracts.words import shown
 
 _CITED = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*+)++)(?!\()")
-_CHAIN = re.compile(r"\bthis((?:\.[A-Za-z_][A-Za-z0-9_]*)+)(\s*\()?")
 _KEYED = re.compile(r"""\bthis\[\s*(?:'([^'\\]+)'|"([^"\\]+)")\s*\]""")
 _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 
@@ -69,11 +66,6 @@ def _own(rule: Cel) -> tuple[str, ...]:
 
 
 def _named(expression: str) -> Iterator[str]:
-    for match in _CHAIN.finditer(expression):
-        path = match[1].split(".")[1:]
-        if match[2]:  # the last name is that of a function
-            path.pop()
-        if path:
-            yield join(tuple(path))
+    yield from (join(path) for path in named_paths(expression))
     for match in _KEYED.finditer(expression):
         yield join((match[1] or match[2],))

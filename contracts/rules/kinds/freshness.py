@@ -6,12 +6,10 @@ from typing import Final
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Freshness
-from tidegate.contracts.rules.bounds import order_of_moments, outside_times
 from tidegate.contracts.rules.clock import span_of
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.refused_sets import Outside
-from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.kinds.range import order_of_moments, outside_times
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Outside, Scope, Values, check_of_field
 from tidegate.contracts.words import shown, time_of
 
 _SPAN: Final = "a span, such as `15 minutes` or `PT15M`"

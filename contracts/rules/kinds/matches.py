@@ -9,9 +9,7 @@ import re2  # type: ignore[import-untyped] # it publishes no types
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Matches
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.refused_sets import Unmatched
-from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Scope, Unmatched, Values, check_of_field
 from tidegate.contracts.words import shown
 
 _TEXT: Final = frozenset({"string"})

@@ -7,10 +7,8 @@ from typing import Any
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import OneOf
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.membership import member_of, placed
-from tidegate.contracts.rules.refused_sets import Others
-from tidegate.contracts.rules.rule_kind import FieldRuleKind, Values, check_of_field
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Others, Scope, Values, check_of_field
+from tidegate.contracts.rules.values import member_of, placed
 from tidegate.contracts.words import listed, shown
 
 

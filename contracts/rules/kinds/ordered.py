@@ -13,12 +13,9 @@ from typing import Any, Final
 
 from tidegate.contracts.document.fields import SchemaFields, tokens
 from tidegate.contracts.document.rule_model import Ordered
-from tidegate.contracts.document.times import DATE_LENGTH
 from tidegate.contracts.rules.clock import day_of
 from tidegate.contracts.rules.compiled import Built, when_missing
-from tidegate.contracts.rules.refused_sets import OutOfOrder
-from tidegate.contracts.rules.rule_kind import RuleKind, Values
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Values
 from tidegate.contracts.rules.values import DATES, INSTANTS, LOCAL_TIMES, NUMBERS, Key, Order, exact, order_of
 from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
 
@@ -45,8 +42,6 @@ class OrderedKind(RuleKind[Ordered]):
             in_order = partial(_compare, in_order)
         disorder = _pair_disorder if len(keys) == 2 else _any_disorder
         breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
-        if len(keys) == 2 and orders[0] is DATES:
-            breaks = _quick_date_pair(breaks, in_order)
         paths = tuple(tokens(pointer) for pointer in rule.fields)
         message = _disorder(rule, is_of_numbers=is_of_numbers)
         return Built(paths, breaks, self.place(rule), message, when_missing(rule.fields, rule.nulls))
@@ -128,21 +123,6 @@ def _pair_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Ca
         return not in_order(low, high)
 
     return breaks
-
-
-def _quick_date_pair(breaks: Callable[..., bool], in_order: Test) -> Callable[..., bool]:
-    def breaks_dates(first: Any, second: Any) -> bool:
-        # Two times ten characters in order break nothing, whether they are dates or not.
-        if (
-            type(first) is str
-            and type(second) is str
-            and len(first) == len(second) == DATE_LENGTH
-            and in_order(first, second)
-        ):
-            return False
-        return breaks(first, second)
-
-    return breaks_dates
 
 
 def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Callable[..., bool]:

@@ -8,10 +8,8 @@ from typing import Any
 from tidegate.contracts.document.fields import SchemaFields, tokens
 from tidegate.contracts.document.rule_model import Condition, RequiredWhen
 from tidegate.contracts.rules.compiled import Built
-from tidegate.contracts.rules.membership import member_of, placed
-from tidegate.contracts.rules.refused_sets import AbsentWhen
-from tidegate.contracts.rules.rule_kind import RuleKind, Values
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import AbsentWhen, RuleKind, Scope, Values
+from tidegate.contracts.rules.values import member_of, placed
 from tidegate.contracts.words import listed, name_of, shown
 
 

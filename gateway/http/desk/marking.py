@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.privacy.visibility import BODY, Sight
+from tidegate.contracts.privacy.classes import BODY, Sight
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.gateway.http.desk.clauses import pointers_of
 from tidegate.gateway.http.desk.layout import Mark, Mask

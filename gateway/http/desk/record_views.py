@@ -12,7 +12,7 @@ from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.explain.account import Teller, Told
 from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.visibility import BODY, HEADERS, KEY, Sight, sight_of
+from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Sight, sight_of
 from tidegate.contracts.stream.evidence import (
     CONTRACT_HEADER,
     LEDGER_HEADER,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from tidegate.contracts.compatibility.pointers import overlap
+from tidegate.contracts.compatibility.finding import overlap
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.terms import OnViolation

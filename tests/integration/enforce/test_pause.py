@@ -14,7 +14,7 @@ from tests.integration.enforce.job import DEADLINE_SECONDS, Publish, RunningJob
 from tests.integration.enforce.line import Line, row
 from tests.integration.enforce.registry import Registry
 from tests.integration.enforce.running import eventually, running
-from tidegate.contracts.stream.budget import BudgetSpent
+from tidegate.contracts.stream.decide import BudgetSpent
 from tidegate.spark_jobs.job.control import StreamPaused
 
 BUDGET = {"ratio": 0.5, "action": "pause"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.contracts.stream.dropped import chained, digest_of, dropped_by
 from tidegate.contracts.stream.ledger import Position
-from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.positions import Positions, chained, digest_of, dropped_by
 
 LEDGER = "shop.orders@iceberg:1"
 MOST_BYTES = 1_000_000

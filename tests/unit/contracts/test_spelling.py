@@ -10,8 +10,7 @@ import pytest
 
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.lint.lint import lint
-from tidegate.contracts.lint.spelling import check_spelling
+from tidegate.contracts.lint.lint import check_spelling, lint
 
 LINE = {
     "type": "object",

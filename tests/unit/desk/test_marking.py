@@ -7,7 +7,7 @@ import pytest
 from tests.browser.traffic import ADMISSIONS, admission, written
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.contracts.privacy.visibility import BODY, Sight, sight_of
+from tidegate.contracts.privacy.classes import BODY, Sight, sight_of
 from tidegate.gateway.http.desk.clauses import clause_of, declared_names, pointers_of
 from tidegate.gateway.http.desk.marking import mark_record
 

@@ -12,8 +12,8 @@ import pytest
 
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.contracts.stream.budget import Counted
 from tidegate.contracts.stream.control import EventKind, Trip
+from tidegate.contracts.stream.decide import Counted
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.stream_controls import _TRIP

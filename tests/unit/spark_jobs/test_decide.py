@@ -11,9 +11,17 @@ import pytest
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.stream.budget import BudgetContext, BudgetSpent, BudgetWindow, Counted
 from tidegate.contracts.stream.counts import RuleCount, rule_counts
-from tidegate.contracts.stream.decide import FailedRecord, Tally, count_evidence, decide
+from tidegate.contracts.stream.decide import (
+    BudgetContext,
+    BudgetSpent,
+    BudgetWindow,
+    Counted,
+    FailedRecord,
+    Tally,
+    count_evidence,
+    decide,
+)
 from tidegate.contracts.stream.ledger import Settlement
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 

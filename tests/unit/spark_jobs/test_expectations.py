@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.contracts.expectations.agreement import LibraryFinding
 from tidegate.contracts.expectations.compile import CompiledExpectation, Partials
+from tidegate.contracts.expectations.library import LibraryFinding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.decide import Decision, Tally
 from tidegate.contracts.stream.ledger import BatchRefusal

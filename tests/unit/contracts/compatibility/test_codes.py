@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas, tables
+from tidegate.contracts.compatibility import consumers, declarations, expectations, rules, schemas
 from tidegate.contracts.inclusion import avro
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "finding-codes.md"
-TABLES = [each.CODES for each in (avro, consumers, declarations, expectations, rules, schemas, tables)]
+TABLES = [each.CODES for each in (avro, consumers, declarations, expectations, rules, schemas)]
 
 
 def test_every_code_stands_in_one_table() -> None:

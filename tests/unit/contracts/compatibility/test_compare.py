@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.compare import compare, suggested_version
 from tidegate.contracts.compatibility.finding import Comparison, Direction, Finding, FindingSeverity
-from tidegate.contracts.compatibility.versions import suggested_version
 from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.inclusion.answer import Outcome
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.compatibility.compare import compare
+from tidegate.contracts.compatibility.compare import compare, compare_for
 from tidegate.contracts.compatibility.consumers import unacknowledged
-from tidegate.contracts.compatibility.finding import FindingSeverity
-from tidegate.contracts.compatibility.pointers import overlap
-from tidegate.contracts.compatibility.readers import compare_for
+from tidegate.contracts.compatibility.finding import FindingSeverity, overlap
 from tidegate.contracts.document.model import Compatibility, Consumer
 from tidegate.contracts.inclusion.answer import Outcome
 

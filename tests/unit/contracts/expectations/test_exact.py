@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.contracts.expectations.exact import add, highest_and_lowest, total
+from tidegate.contracts.expectations.metrics import add, highest_and_lowest, total
 
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
 DECIMALS = st.decimals(-(10**33), 10**33, places=4, allow_nan=False, allow_infinity=False)

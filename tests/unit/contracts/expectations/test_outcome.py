@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.load import parse_contract
-from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.contracts.stream.expectation_results import Judged, refusals, results_of
+from tidegate.contracts.stream.decide import Judged, refusals, results_of
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
 from tidegate.contracts.verdict import Severity, Stage, Violation
 

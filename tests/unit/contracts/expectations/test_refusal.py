@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from tidegate.contracts.document.model import Expectation
-from tidegate.contracts.expectations.agreement import LibraryFinding, agrees
+from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.expectations.compile import compile_expectations
-from tidegate.contracts.expectations.result import Finding
+from tidegate.contracts.expectations.library import LibraryFinding, agrees
 from tidegate.contracts.stream.evidence import BATCH_HEADER, EventPointer, quarantine_headers, read_evidence
 from tidegate.contracts.stream.ledger import BatchRefusal, Settled, Settlement
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation

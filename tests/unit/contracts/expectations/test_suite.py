@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.contracts.document.load import load_contract
 from tidegate.contracts.errors import ContractError
-from tidegate.contracts.expectations.suite import read_suite, write_suite
+from tidegate.contracts.expectations.library import read_suite, write_suite
 from tidegate.contracts.verdict import Severity
 
 with warnings.catch_warnings():

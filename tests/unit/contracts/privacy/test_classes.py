@@ -62,9 +62,9 @@ def test_what_stands_on_the_way_to_a_classified_field_may_hold_it(
 
 def test_pointers_can_be_left_out() -> None:
     classes = Classes({"/patient": "pii", "/patient/name": "secret"})
-    assert classes.of(("patient", "name"), ["/patient"]) == "secret"
-    assert classes.of(("patient", "age"), ["/patient"]) is None
-    assert classes.of(("patient", "name"), ["/patient", "/patient/name"]) is None
+    assert classes.touches(("patient", "name"), ["/patient"])
+    assert not classes.touches(("patient", "age"), ["/patient"])
+    assert not classes.touches(("patient", "name"), ["/patient", "/patient/name"])
 
 
 def test_every_class_but_public_counts_and_so_does_a_mask() -> None:

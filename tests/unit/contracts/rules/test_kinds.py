@@ -28,9 +28,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.rules.compile import compile_rules
 from tidegate.contracts.rules.compiled import Built
 from tidegate.contracts.rules.kinds.registry import KINDS
-from tidegate.contracts.rules.refused_sets import Listed
-from tidegate.contracts.rules.rule_kind import FieldRuleKind, RuleKind, Values, check_of_field
-from tidegate.contracts.rules.scope import Scope
+from tidegate.contracts.rules.rule_kind import FieldRuleKind, Listed, RuleKind, Scope, Values, check_of_field
 from tidegate.contracts.verdict import Disposition
 from tidegate.gateway.http.desk.clauses import clause_of, pointers_of
 

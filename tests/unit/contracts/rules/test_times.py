@@ -15,7 +15,7 @@ from tidegate.contracts.document.model import Compatibility, DataContract
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.rules.clock import Moments, date_of, offset_of_now, span_of
-from tidegate.contracts.rules.durations import duration_bytes_key, read_duration
+from tidegate.contracts.rules.values import duration_bytes_key, read_duration
 from tidegate.contracts.verdict import Disposition
 
 SCHEMA: dict[str, Any] = {
