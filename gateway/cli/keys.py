@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.gateway.access.key_administration import KeyCabinet
+from tidegate.gateway.access.keys import KeyCabinet
 from tidegate.gateway.access.principal import read_grants
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from tidegate.gateway.cli.terminal import err, out

@@ -19,13 +19,11 @@ from tidegate.contracts.compatibility.weakening import Weakening, weakenings
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.gateway.access.errors import Forbidden
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.registry.contract_names import subject_of_contract
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.proposals import Proposal
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 NOTHING = hashlib.sha256(b"").hexdigest()

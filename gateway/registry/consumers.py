@@ -17,12 +17,11 @@ from tidegate.contracts.errors import ConflictError, ContractError, NotFoundErro
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
-from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
 from tidegate.gateway.registry.publication import compiled, may_take_id
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.storage.agreements import Acknowledgement, StoredConsumer
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.consumers import Acknowledgement, StoredConsumer
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 

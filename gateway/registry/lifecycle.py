@@ -12,9 +12,15 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.approvals import held_to_approval, write_held
 from tidegate.gateway.registry.changes import check_publication
-from tidegate.gateway.registry.contract_names import topic_of_contract, unknown_contract
 from tidegate.gateway.registry.subject_contracts import add_subject_version
-from tidegate.gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
+from tidegate.gateway.registry.subject_scope import (
+    ENFORCED,
+    READONLY,
+    READONLY_OVERRIDE,
+    mode_in_scope,
+    topic_of_contract,
+    unknown_contract,
+)
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores

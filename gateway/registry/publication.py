@@ -18,10 +18,9 @@ from tidegate.contracts.lint.spelling import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
 from tidegate.gateway.registry.changes import check_publication
-from tidegate.gateway.registry.contract_names import unknown_contract
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, next_number
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.registry.subject_scope import ENFORCED, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores, VersionFilter

@@ -18,17 +18,17 @@ from tidegate.gateway.registry.registration_review import (
 from tidegate.gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier
 from tidegate.gateway.registry.schema_content import (
     SchemaContent,
+    check_sound,
     dialect_for,
     inherited_metadata,
     metadata_of,
     parse,
     parsed_version,
     references_of,
+    reserved_conflicts,
     resolve_references,
     rule_set_of,
 )
-from tidegate.gateway.registry.schema_soundness import check_sound, reserved_conflicts
-from tidegate.gateway.registry.schemas.dialects import NEWEST, Difference
 from tidegate.gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
 from tidegate.gateway.registry.schemas.errors import (
     IncompatibleSchema,
@@ -42,10 +42,11 @@ from tidegate.gateway.registry.schemas.errors import (
     subject_not_found,
     version_not_found,
 )
+from tidegate.gateway.registry.schemas.fields import inherited_tags, with_changed_tags
+from tidegate.gateway.registry.schemas.json_schema import NEWEST, Difference
 from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
 from tidegate.gateway.registry.schemas.parsing import check_type
 from tidegate.gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
-from tidegate.gateway.registry.schemas.tags import inherited_tags, with_changed_tags
 from tidegate.gateway.registry.subject_contracts import (
     add_contract_version,
     foresee_version,
@@ -56,9 +57,8 @@ from tidegate.gateway.registry.subject_contracts import (
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
 from tidegate.gateway.storage.audit_chain import Change
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.schemas import StoredSchema
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1

@@ -24,7 +24,7 @@ from tidegate.gateway.registry.schema_content import (
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.subject_contracts import Line, group_of, plan_version
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
-from tidegate.gateway.storage.consumers import StoredConsumer
+from tidegate.gateway.storage.agreements import StoredConsumer
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 PUBLISHED = f"{OWN_PROPERTIES}fingerprint"

@@ -26,11 +26,9 @@ from tidegate.gateway.registry.schema_content import (
     parsed_version,
 )
 from tidegate.gateway.registry.schemas.avro_text import avro_text
-from tidegate.gateway.registry.schemas.dialects import NAMES
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
-from tidegate.gateway.registry.schemas.imported_classes import with_tags
-from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
-from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules, with_tags
+from tidegate.gateway.registry.schemas.json_schema import NAMES, json_text
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, topic_of
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from tidegate.gateway.registry.schema_content import metadata_of, parsed, references_of, rule_set_of
 from tidegate.gateway.registry.schemas.avro_text import avro_text
-from tidegate.gateway.registry.schemas.dialects import without_dialect
 from tidegate.gateway.registry.schemas.entities import AVRO, Reference
 from tidegate.gateway.registry.schemas.errors import (
     invalid_version,
@@ -16,7 +15,7 @@ from tidegate.gateway.registry.schemas.errors import (
     subject_not_found,
     version_not_found,
 )
-from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.json_schema import json_text, without_dialect
 from tidegate.gateway.registry.schemas.names import (
     DEFAULT_CONTEXT,
     EVERY_CONTEXT,
@@ -26,9 +25,8 @@ from tidegate.gateway.registry.schemas.names import (
     unqualified,
 )
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.schemas import StoredSchema
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 
 LATEST = -1
 _MAX_VERSION = 2**31

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from tidegate.gateway.storage.subject_tables import AssociationRow, SettingRow
-from tidegate.gateway.storage.tables import fields_of
+from tidegate.gateway.storage.tables import AssociationRow, SettingRow, fields_of
 
 
 @dataclass(frozen=True, slots=True)

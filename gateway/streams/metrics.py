@@ -22,10 +22,9 @@ from tidegate.contracts.stream.report import BatchReport, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.reports import StreamSums
+from tidegate.gateway.storage.reports import RuleSum, StreamSums
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.stream_sums import RuleSum
-from tidegate.gateway.streams.conditions import Condition, condition_of
+from tidegate.gateway.streams.controls import Condition, condition_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20

@@ -9,14 +9,19 @@ from datetime import datetime, timedelta
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.reports import Buckets, StreamSums
+from tidegate.gateway.storage.reports import Buckets, PastResult, StreamSums
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.conditions import StreamCondition, condition_of
-from tidegate.gateway.streams.controls import require_own, require_same, told_by
+from tidegate.gateway.streams.controls import (
+    StreamCondition,
+    condition_of,
+    require_own,
+    require_same,
+    told_by,
+)
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
@@ -315,3 +320,69 @@ def _volumes(stores: Stores, stream: str, buckets: Buckets) -> tuple[SparkBucket
 def _width(span: timedelta, buckets: int) -> timedelta:
     """Return the width of a bucket, rounded up so that `buckets` of them cover the span."""
     return max(-(-span // buckets), _MICROSECOND)
+
+
+_MOST = 10_000
+_GOOD = frozenset({ExpectationOutcome.MET, ExpectationOutcome.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationHistory:
+    """One expectation in a range of time: its results, newest first, never none.
+
+    `judged` counts the batches that it judged, `unmet` those that were not as expected, `disagreements` those in
+    which Great Expectations, asked too, said something else.
+    """
+
+    expectation: str
+    results: tuple[PastResult, ...]
+    judged: int
+    unmet: int
+    disagreements: int
+
+    @property
+    def last(self) -> PastResult:
+        """The newest result."""
+        return self.results[0]
+
+
+class ExpectationReader:
+    """Reads what became of expectations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def results(
+        self,
+        stream: str,
+        since: datetime,
+        until: datetime,
+        limit: int = _MOST,
+        expectation: str | None = None,
+    ) -> tuple[PastResult, ...]:
+        """List the results in batches committed in [since, until), newest first. Raises NotFoundError."""
+
+        def work(stores: Stores) -> tuple[PastResult, ...]:
+            if stores.reports.sums_of(stream) is None:
+                raise NotFoundError(f"no batch of a stream {stream} was reported")
+            return tuple(stores.expectations.between(stream, since, until, limit, expectation))
+
+        return self._database.read(work)
+
+    def history(self, stream: str, since: datetime, until: datetime) -> tuple[ExpectationHistory, ...]:
+        """Return each expectation of the newest results in a range, by its id. Raises NotFoundError."""
+        by_id: dict[str, list[PastResult]] = {}
+        for each in self.results(stream, since, until):
+            by_id.setdefault(each.result.id, []).append(each)
+        return tuple(_history(name, tuple(found)) for name, found in sorted(by_id.items()))
+
+
+def _history(name: str, found: tuple[PastResult, ...]) -> ExpectationHistory:
+    outcomes = [each.result.outcome for each in found]
+    return ExpectationHistory(
+        name,
+        found,
+        judged=sum(outcome is not ExpectationOutcome.SKIPPED for outcome in outcomes),
+        unmet=sum(outcome not in _GOOD for outcome in outcomes),
+        disagreements=sum(each.result.agrees is False for each in found),
+    )

@@ -13,9 +13,8 @@ from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.changes import Review, review
-from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.streams.controls import keep_control

@@ -11,9 +11,9 @@ from tidegate.gateway.http.confluent.schema_handlers import is_visible
 from tidegate.gateway.http.confluent.shown import show_version
 from tidegate.gateway.registry.registration import Manner, Registration
 from tidegate.gateway.registry.schema_content import whole_name
-from tidegate.gateway.registry.schemas.dialects import NAMES
 from tidegate.gateway.registry.schemas.entities import SchemaRequest, TagRequest
 from tidegate.gateway.registry.schemas.errors import Refused, no_such_reference, too_large
+from tidegate.gateway.registry.schemas.json_schema import NAMES
 from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, context_of
 from tidegate.gateway.registry.subject_reading import ListedSubjects, version_number
 

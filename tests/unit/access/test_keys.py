@@ -11,8 +11,14 @@ import pytest
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
 from tidegate.gateway.access.authentication import read_basic
-from tidegate.gateway.access.key_administration import KeyCabinet
-from tidegate.gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
+from tidegate.gateway.access.keys import (
+    Credentials,
+    KeyCabinet,
+    KeyRing,
+    new_credentials,
+    read_token,
+    secret_hash,
+)
 from tidegate.gateway.access.principal import Grant, Role, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.access import StoredKey

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
-from tidegate.gateway.storage.expectations import ExpectationResultRow
+from tidegate.gateway.storage.reports import ExpectationResultRow
 from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow
 from tidegate.gateway.streams.reports import ReportBook
 
