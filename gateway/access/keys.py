@@ -15,8 +15,7 @@ from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsErro
 from tidegate.gateway.access.principal import Grant, Principal, read_grants
 from tidegate.gateway.storage.access import StoredKey
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.database import Service
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32
@@ -114,12 +113,8 @@ class KeyRing:
         return key.revoked_at is None and (key.expires_at is None or self._now() < key.expires_at)
 
 
-class KeyCabinet:
+class KeyService(Service):
     """The API keys of a registry."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def create(
         self, name: str, grants: Sequence[Grant], who: str, expires_at: datetime | None = None
@@ -137,12 +132,9 @@ class KeyCabinet:
         made = new_credentials()
         written = tuple(str(grant) for grant in grants)
         key = StoredKey(made.key_id, name, secret_hash(made.secret), written, who, now, expires_at)
-
-        def work(stores: Stores) -> None:
+        with self._database.writing() as stores:
             stores.keys.add(key)
             stores.audit.append(Change(now, who, "key.created", _subject(key), None, _hash(key)))
-
-        self._database.write(work)
         return made
 
     def all(self) -> tuple[StoredKey, ...]:
@@ -159,8 +151,7 @@ class KeyCabinet:
     def revoke(self, key_id: str, who: str) -> StoredKey:
         """Take a key out of use, for good. Raises NotFoundError, ConflictError when it was revoked before."""
         now = self._now()
-
-        def work(stores: Stores) -> StoredKey:
+        with self._database.writing() as stores:
             key = stores.keys.find(key_id)
             if key is None:
                 raise _unknown(key_id)
@@ -170,8 +161,6 @@ class KeyCabinet:
             stores.keys.revoke(key_id, now)
             stores.audit.append(Change(now, who, "key.revoked", _subject(key), _hash(key), _hash(revoked)))
             return revoked
-
-        return self._database.write(work)
 
 
 def _unknown(key_id: str) -> NotFoundError:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,26 +54,18 @@ class Judgement:
 
 
 class PlanCache:
-    """The plans used last, by fingerprint; safe for threads. A plan compiled twice in a race is the same plan."""
+    """The plans used last, by document; safe for threads. A plan compiled twice in a race is the same plan."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._plans: OrderedDict[str, EnforcementPlan] = OrderedDict()
-        self._lock = threading.Lock()
+        self._compiled = lru_cache(maxsize=size)(_compile)
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
         """Return the compiled plan of a published version."""
-        with self._lock:
-            plan = self._plans.get(version.fingerprint)
-            if plan is not None:
-                self._plans.move_to_end(version.fingerprint)
-                return plan
-        plan = compile_plan(DataContract.model_validate_json(version.document))
-        with self._lock:
-            self._plans[version.fingerprint] = plan
-            while len(self._plans) > self._size:
-                self._plans.popitem(last=False)
-        return plan
+        return self._compiled(version.document)
+
+
+def _compile(document: bytes) -> EnforcementPlan:
+    return compile_plan(DataContract.model_validate_json(document))
 
 
 class Judging:

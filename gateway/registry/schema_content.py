@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,7 +28,8 @@ from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST
 from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, NewSchema, StoredSchema, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from tidegate.gateway.storage.tables import SchemaRow
 
 OWN_PROPERTIES = "tidegate."
 """Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
@@ -62,9 +64,9 @@ class SchemaContent:
         """Return the content with its normal text."""
         return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
 
-    def to_keep(self, context: str) -> NewSchema:
-        """Return the content as the store keeps it."""
-        return NewSchema(
+    def keep(self, stores: Stores, context: str, schema_id: int | None, at: datetime) -> StoredSchema:
+        """Keep the content in a context, under the next id there or the one that is given."""
+        row = SchemaRow(
             context=context,
             guid=self.guid,
             schema_type=self.parsed.schema_type,
@@ -74,8 +76,10 @@ class SchemaContent:
             rule_set_json=None if self.rule_set is None else self.rule_set.model_dump_json(by_alias=True),
             text_hash=self.text_hash,
             normal_hash=self.normal_hash,
-            references=tuple((whole_name(context, one.subject), one.version) for one in self.references),
+            created_at=at,
         )
+        references = [(whole_name(context, one.subject), one.version) for one in self.references]
+        return stores.schemas.add(row, references, schema_id)
 
     def _hash(self, text: str) -> str:
         return _text_hash(self.parsed.schema_type, text, self.references)

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import ForeignKey, Text, delete, insert, select
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.compatibility.weakening import Weakening
 from tidegate.contracts.document.model import Consumer
-from tidegate.gateway.storage.tables import ByCodePoint, Instant, Table, fields_of
+from tidegate.gateway.storage.tables import ByCodePoint, Instant, Store, Table, fields_of
 
 _NOBODY = ""  # no consumer has this id: the agreement to a break that touches no registered consumer
 
@@ -68,11 +68,8 @@ class Acknowledgement:
     at: datetime
 
 
-class ConsumerStore:
+class ConsumerStore(Store):
     """Consumers and their agreements, as `stores.consumers`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(self, contract_id: str, consumer_id: str) -> StoredConsumer | None:
         """Find one consumer of a contract."""
@@ -173,11 +170,8 @@ class Proposal:
     approved_at: datetime | None = None
 
 
-class ProposalStore:
+class ProposalStore(Store):
     """Proposals, as `stores.proposals`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(self, contract_id: str, base: str, candidate: str) -> Proposal | None:
         """Find one proposal."""

@@ -27,7 +27,7 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
 from tidegate.contracts.stream.counts import RuleCount, RuleKey
@@ -40,9 +40,9 @@ from tidegate.gateway.storage.tables import (
     BatchRuleRow,
     ByCodePoint,
     Instant,
+    Store,
     StreamRow,
     Table,
-    fields_of,
     to_microseconds,
 )
 
@@ -86,11 +86,8 @@ class RuleSum:
     records: int
 
 
-class StreamSumStore:
+class StreamSumStore(Store):
     """Sums by rule and by step, as `stores.sums`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(self, report: BatchReport) -> Mapping[RuleKey, int]:
         """Add a report that is new; return its counts by rule, those without room under OTHER.
@@ -185,11 +182,8 @@ class PastResult:
     result: ExpectationResult
 
 
-class ExpectationStore:
+class ExpectationStore(Store):
     """Results of expectations, as `stores.expectations`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(self, batch_id: int, report: BatchReport) -> None:
         """Keep the results of a report that is new."""
@@ -245,11 +239,8 @@ class ShadowRow(Table):
     findings: Mapped[str] = mapped_column(Text)
 
 
-class ShadowStore:
+class ShadowStore(Store):
     """Findings of shadows, as `stores.shadows`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(self, stream: str) -> ShadowFindings | None:
         """Return the findings of a stream's last shadow; None before its first batch."""
@@ -284,24 +275,6 @@ _SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSums:
-    """What one stream has done since its first batch; the `epoch_` fields since its job last started."""
-
-    stream: str
-    first_started_at: datetime
-    epoch: int
-    epoch_started_at: datetime
-    epoch_records: int
-    batches: int
-    records: int
-    written: int
-    warned: int
-    alerted: int
-    quarantined: int
-    dropped: int
-
-
-@dataclass(frozen=True, slots=True)
 class Reach:
     """How far the reports of a stream reach: the last batch of its ledger, and when the newest was committed."""
 
@@ -328,11 +301,8 @@ class Buckets:
         return tuple(self.since + self.width * index for index in range(self.count))
 
 
-class ReportStore:
+class ReportStore(Store):
     """Streams and their batch reports."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def report(self, stream: str, epoch: int, n: int) -> BatchReport | None:
         """Find one report by its identity."""
@@ -375,15 +345,14 @@ class ReportStore:
                 ],
             )
 
-    def sums(self) -> tuple[StreamSums, ...]:
+    def sums(self) -> tuple[StreamRow, ...]:
         """Return the sums of every stream, by name."""
         rows = self._session.scalars(select(StreamRow).order_by(ByCodePoint(StreamRow.stream)))
-        return tuple(_stream_sums(row) for row in rows)
+        return tuple(rows)
 
-    def sums_of(self, stream: str) -> StreamSums | None:
+    def sums_of(self, stream: str) -> StreamRow | None:
         """Return the sums of one stream, None for a stream that never reported."""
-        row = self._session.get(StreamRow, stream)
-        return None if row is None else _stream_sums(row)
+        return self._session.get(StreamRow, stream)
 
     def last_report(self, stream: str) -> BatchReport | None:
         """Return the report of the batch that the ledger reached last, in whatever order they came.
@@ -509,10 +478,6 @@ def _readable(kept: bytes) -> BatchReport | None:
         return BatchReport.model_validate_json(kept)
     except ValidationError:
         return None
-
-
-def _stream_sums(row: StreamRow) -> StreamSums:
-    return StreamSums(**fields_of(row, StreamSums))
 
 
 def _committed_in(since: datetime, until: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

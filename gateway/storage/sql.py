@@ -20,7 +20,14 @@ from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, Shad
 from tidegate.gateway.storage.stream_control import AdoptionStore, ControlStore, ReconciliationStore
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
 from tidegate.gateway.storage.subjects import SchemaStore, SubjectStore
-from tidegate.gateway.storage.tables import ByCodePoint, ContractRow, StatusChangeRow, VersionRow, fields_of
+from tidegate.gateway.storage.tables import (
+    ByCodePoint,
+    ContractRow,
+    StatusChangeRow,
+    Store,
+    VersionRow,
+    fields_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,8 @@ class StatusChange:
     is_deleted: bool
 
 
-class LifecycleStore:
+class LifecycleStore(Store):
     """The life of contract versions, as `stores.lifecycle`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def record(self, registry_id: int, status: str, at: datetime) -> None:
         """Note the first status of a new version."""
@@ -150,6 +154,7 @@ class Stores:
     """Everything that one transaction can reach."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self.contracts = ContractStore(session)
         self.reports = ReportStore(session)
         self.audit = AuditStore(session)
@@ -168,12 +173,13 @@ class Stores:
         self.reconciliations = ReconciliationStore(session)
         self.adoptions = AdoptionStore(session)
 
+    def undo(self) -> None:
+        """Undo what was changed in this transaction, which keeps nothing of it."""
+        self._session.rollback()
 
-class ContractStore:
+
+class ContractStore(Store):
     """Contracts and their versions."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def contract_of_topic(self, topic: str) -> str | None:
         """Return the id of the contract that owns a topic."""
@@ -203,19 +209,9 @@ class ContractStore:
 
     def add_version(self, version: ContractVersion) -> ContractVersion:
         """Keep a new version under the `number` that it has; its `registry_id` is given here."""
-        row = VersionRow(
-            contract_id=version.contract_id,
-            number=version.number,
-            version=version.version,
-            precedence=version.precedence,
-            status=version.status,
-            domain=version.domain,
-            fingerprint=version.fingerprint,
-            document=version.document,
-            published_at=version.published_at,
-            is_purged=False,
-            note=version.note,
-        )
+        values = fields_of(version, ContractVersion)
+        del values["registry_id"], values["topic"]
+        row = VersionRow(**values)
         self._session.add(row)
         self._session.flush()
         return replace(version, registry_id=row.registry_id)

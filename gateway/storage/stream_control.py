@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import ForeignKey, Index, Integer, Text, func, insert, select, update
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
@@ -16,7 +16,7 @@ from tidegate.contracts.stream.reconciliation import (
     ReconciliationResult,
     StreamReconciliation,
 )
-from tidegate.gateway.storage.tables import Instant, Table, keep_newest
+from tidegate.gateway.storage.tables import Instant, Store, Table, keep_newest
 
 _KEPT = 200
 """Events and trips of one stream that are kept: what was told long ago is not told again."""
@@ -56,11 +56,8 @@ class HeartbeatRow(Table):
     at: Mapped[datetime] = mapped_column(Instant)
 
 
-class ControlStore:
+class ControlStore(Store):
     """Controls of streams and what their jobs told, as `stores.controls`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(self, stream: str) -> StreamControl:
         """Return what holds for a stream; of one that no one ever touched, that it runs."""
@@ -136,11 +133,8 @@ class ReconciliationRow(Table):
     result: Mapped[str | None] = mapped_column(Text)
 
 
-class ReconciliationStore:
+class ReconciliationStore(Store):
     """Reconciliations of streams, as `stores.reconciliations`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
         """Return those of a stream that are kept, newest first."""
@@ -223,11 +217,8 @@ class AdoptionRow(Table):
     document: Mapped[str] = mapped_column(Text)
 
 
-class AdoptionStore:
+class AdoptionStore(Store):
     """Adoptions of streams, as `stores.adoptions`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(self, wanted: str) -> KeptAdoption | None:
         """Return the adoption of that id, of any stream; None when there is none."""

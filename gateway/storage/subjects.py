@@ -17,6 +17,7 @@ from tidegate.gateway.storage.tables import (
     ReferenceRow,
     SchemaRow,
     SpentIdRow,
+    Store,
     SubjectVersionRow,
     VersionRow,
     fields_of,
@@ -24,24 +25,8 @@ from tidegate.gateway.storage.tables import (
 
 
 @dataclass(frozen=True, slots=True)
-class NewSchema:
-    """A schema to keep. `reference_list`, `metadata_json` and `rule_set_json` are JSON; hashes find equal texts."""
-
-    context: str
-    guid: str
-    schema_type: str
-    text: str
-    reference_list: str
-    metadata_json: str | None
-    rule_set_json: str | None
-    text_hash: str
-    normal_hash: str
-    references: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as it is kept; see NewSchema. `id` is its number in its context."""
+    """A schema as it is kept. `id` is its number in its context; `reference_list`, `metadata_json` and `rule_set_json` are JSON."""
 
     key: int
     context: str
@@ -55,11 +40,8 @@ class StoredSchema:
     created_at: datetime
 
 
-class SchemaStore:
+class SchemaStore(Store):
     """Schemas and their ids, as `stores.schemas`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def by_guid(self, context: str, guid: str) -> StoredSchema | None:
         """Find a schema of a context by its GUID."""
@@ -88,22 +70,22 @@ class SchemaStore:
         """Return the highest id that a context ever gave, 0 for none."""
         return (self._session.scalar(select(NextIdRow.id).where(NextIdRow.context == context)) or 1) - 1
 
-    def add(self, new: NewSchema, schema_id: int | None, at: datetime) -> StoredSchema:
-        """Keep a schema, under the next id of its context or under the one that is given."""
-        given = self._take_id(new.context, schema_id)
-        row = SchemaRow(
-            id=given,
-            created_at=at,
-            **{name: getattr(new, name) for name in NewSchema.__slots__ if name != "references"},
-        )
+    def add(
+        self,
+        row: SchemaRow,
+        references: Sequence[tuple[str, int]],
+        schema_id: int | None,
+    ) -> StoredSchema:
+        """Keep a schema and what it refers to, under the next id of its context or under the one that is given."""
+        row.id = self._take_id(row.context, schema_id)
         self._session.add(row)
         self._session.flush()
-        if new.references:
+        if references:
             self._session.execute(
                 insert(ReferenceRow),
                 [
                     {"schema_key": row.key, "position": position, "subject": subject, "version": version}
-                    for position, (subject, version) in enumerate(new.references)
+                    for position, (subject, version) in enumerate(references)
                 ],
             )
         return stored_schema(row)

@@ -57,6 +57,13 @@ class Table(DeclarativeBase):
     """Root of the mappings."""
 
 
+class Store:
+    """Keeps and finds the rows of some tables in one transaction."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+
 def fields_of(source: object, kind: type[Any], **others: object) -> dict[str, Any]:
     """Return the fields of the dataclass `kind` as `source` has them, a row or a value; `others` are given here."""
     names = (name for name in kind.__slots__ if name not in others)
@@ -121,7 +128,10 @@ class VersionRow(Table):
 
 
 class StreamRow(Table):
-    """The running sums of one stream, changed only in the transaction that adds a batch."""
+    """What one stream has done since its first batch; the `epoch_` fields since its job last started.
+
+    Changed only in the transaction that adds a batch.
+    """
 
     __tablename__ = "streams"
 

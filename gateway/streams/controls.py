@@ -74,31 +74,23 @@ class StreamControls:
 
     def control(self, stream: str) -> StreamControl:
         """Return what holds for a stream. Raises NotFoundError for one without a contract."""
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.controls.find(stream)
-
-        return self._database.read(work)
 
     def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
         """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
         at = self._now()
         told = reason or "paused without a reason"
-
-        def work(stores: Stores) -> tuple[StreamControl, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.is_paused:
-                return before, False
+                return before
             after = before.paused(told, by.name, at)
             keep_control(stores, (before, after), "stream.paused", subject, (by.name, at))
-            return after, True
-
-        control, is_new = self._database.write(work)
-        if is_new:
-            self._announce(control)
-        return control
+        self._announce(after)
+        return after
 
     def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
         """Let a stream go on; with `accept_batch` over the batch that spent its error budget.
@@ -107,8 +99,7 @@ class StreamControls:
         is to be accepted and none tripped.
         """
         at = self._now()
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if accept_batch and before.trip is None:
@@ -123,13 +114,10 @@ class StreamControls:
             keep_control(stores, (before, after), action, subject, (by.name, at))
             return after
 
-        return self._database.write(work)
-
     def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
         """Have the job quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
         at = self._now()
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if record in before.set_aside:
@@ -139,8 +127,6 @@ class StreamControls:
             keep_control(stores, (before, after), "stream.record-set-aside", which, (by.name, at))
             return after
 
-        return self._database.write(work)
-
     def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
         """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
 
@@ -149,50 +135,37 @@ class StreamControls:
         """
         require_same(stream, trip.stream)
         at = self._now()
-
-        def work(stores: Stores) -> tuple[StreamControl, bool]:
+        with self._database.writing() as stores:
             topic = told_by(stores, stream, by)
             require_own(trip, topic)
             subject = subject_of(topic)
             before = stores.controls.find(stream)
             if stores.controls.is_told(trip.id):
-                return before, False
+                return before
             stores.controls.tell(trip)
             after = before.tripped(trip, by.name, at)
             keep_control(stores, (before, after), "stream.tripped", subject, (by.name, at))
-            return after, True
-
-        control, is_new = self._database.write(work)
-        if is_new:
-            self._announce(trip)
-        return control
+        self._announce(trip)
+        return after
 
     def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
         """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
         require_same(stream, event.stream)
-
-        def work(stores: Stores) -> bool:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             if stores.controls.is_told(event.id):
                 return False
             stores.controls.tell(event)
-            return True
-
-        is_new = self._database.write(work)
-        if is_new:
-            self._announce(event)
-        return is_new
+        self._announce(event)
+        return True
 
     def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
         """Take note that the job of a stream lives; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
-
-        def work(stores: Stores) -> HeartbeatAnswer:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             stores.controls.beat(stream, at)
             return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
-
-        return self._database.write(work)
 
 
 def require_same(stream: str, told: str) -> None:

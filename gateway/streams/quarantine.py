@@ -9,7 +9,7 @@ from __future__ import annotations
 import getpass
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,8 +29,7 @@ from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.database import Service
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
@@ -292,12 +291,8 @@ ROLE = Role.APPROVER
 MOST_PARTS = 200
 
 
-class Reveals:
+class Reveals(Service):
     """Writes down who asks to see what."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def note(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
         """Add one entry for each part of a record, all or none, before anything of it is shown.
@@ -307,12 +302,9 @@ class Reveals:
         require(by, ROLE, subject)
         at, who = self._now(), name_of(by)
         changes = [Change(at, who, ACTION, f"record:{record}#{part}") for part in parts]
-
-        def work(stores: Stores) -> None:
+        with self._database.writing() as stores:
             for change in changes:
                 stores.audit.append(change)
-
-        self._database.write(work)
 
 
 def name_of(principal: Principal) -> str:

@@ -17,8 +17,7 @@ from tidegate.contracts.stream.reconciliation import (
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.subject_scope import subject_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.streams.controls import told_by
 
 
@@ -67,8 +66,7 @@ class Reconciliations:
         Raises NotFoundError for a stream without a contract.
         """
         request = ReconciliationRequest(id=uuid4(), stream=stream, by=by.name, at=self._now())
-
-        def work(stores: Stores) -> tuple[StreamReconciliation, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             if (earlier := stores.reconciliations.open(stream)) is not None:
                 return StreamReconciliation(asked=earlier), False
@@ -78,8 +76,6 @@ class Reconciliations:
                 Change(request.at, by.name, "stream.reconciliation-asked", subject, None, made)
             )
             return StreamReconciliation(asked=request), True
-
-        return self._database.write(work)
 
     def answer(
         self, stream: str, request: UUID, result: ReconciliationResult, by: Principal = ANONYMOUS
@@ -91,8 +87,7 @@ class Reconciliations:
         """
         if result.findings is not None and result.findings.stream != stream:
             raise ConflictError(f"these are the findings of {result.findings.stream}, not of {stream}")
-
-        def work(stores: Stores) -> bool:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             found = stores.reconciliations.find(stream, request)
             if found is None:
@@ -100,39 +95,25 @@ class Reconciliations:
             if not found.is_open:
                 return False
             stores.reconciliations.answer(request, result)
-            return True
-
-        is_new = self._database.write(work)
-        if is_new:
-            self._announce(result)
-        return is_new
+        self._announce(result)
+        return True
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
-
-        def work(stores: Stores) -> tuple[StreamReconciliation, ...]:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.reconciliations.all(stream)
 
-        return self._database.read(work)
-
     def seen(self, stream: str) -> SeenReconciliations | None:
         """Return what a page shows of a stream; None for one without a contract, which no one can ask about."""
-
-        def work(stores: Stores) -> SeenReconciliations | None:
+        with self._database.reading() as stores:
             if stores.contracts.topic_of(stream) is None:
                 return None
             return SeenReconciliations(stores.reconciliations.all(stream), stores.controls.heartbeat(stream))
 
-        return self._database.read(work)
 
-
-class Adoptions:
+class Adoptions(Service):
     """What people have adopted. Every adoption is an entry in the log of changes; its hash is that of the document."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def keep(self, stream: str, adoption: Adoption, by: Principal = ANONYMOUS) -> bool:
         """Keep an adoption that is about to be done; False when it was kept before.
@@ -143,8 +124,7 @@ class Adoptions:
         if adoption.stream != stream:
             raise ConflictError(f"this adopts the stream {adoption.stream}; post it there, not to {stream}")
         kept = KeptAdoption(by=by.name, at=self._now(), adoption=adoption)
-
-        def work(stores: Stores) -> bool:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             topic = stores.contracts.topic_of(stream)
             if adoption.topic != topic:
@@ -158,16 +138,11 @@ class Adoptions:
             stores.audit.append(Change(kept.at, by.name, "stream.adopted", subject, None, made))
             return True
 
-        return self._database.write(work)
-
     def all(self, stream: str) -> tuple[KeptAdoption, ...]:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
-
-        def work(stores: Stores) -> tuple[KeptAdoption, ...]:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.adoptions.all(stream)
-
-        return self._database.read(work)
 
     def seen(self, stream: str) -> tuple[KeptAdoption, ...]:
         """Return what a page shows of a stream, newest first; nothing for one without a contract."""

@@ -9,7 +9,7 @@ import structlog
 from tidegate.gateway.http.confluent.calls import Answer, Call
 from tidegate.gateway.http.confluent.schema_handlers import is_visible
 from tidegate.gateway.http.confluent.shown import show_version
-from tidegate.gateway.registry.registration import Manner, Registration
+from tidegate.gateway.registry.registration import Registration, RegistrationOptions
 from tidegate.gateway.registry.schema_content import whole_name
 from tidegate.gateway.registry.schemas.entities import SchemaRequest, TagRequest
 from tidegate.gateway.registry.schemas.errors import Refused, no_such_reference, too_large
@@ -103,7 +103,9 @@ def tag_version(call: Call) -> Answer:
 def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     registration = call.factory.registration()
     done = registration.register(
-        call.subject, request, Manner(call.principal, normalize=normalize, force=call.flag("force"))
+        call.subject,
+        request,
+        RegistrationOptions(call.principal, normalize=normalize, force=call.flag("force")),
     )
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)
