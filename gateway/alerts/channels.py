@@ -1,4 +1,4 @@
-"""The alert channels: webhook, Slack and e-mail. A new one has its entry in `CHANNELS`."""
+"""The alert channels: webhook, Slack and e-mail. A new one has its class here and its entry in `CHANNELS`."""
 
 from __future__ import annotations
 
