@@ -99,7 +99,7 @@ def fill(factory: Factory, versions: int, subjects: int) -> None:
     def work(stores: Stores) -> None:
         for number in range(1, versions + 1):
             content = SchemaContent(parse_schema("AVRO", schema_text(number), {}))
-            schema = stores.schemas.add(content.to_keep("."), None, at)
+            schema = content.keep(stores, ".", None, at)
             stores.subjects.add_version(SubjectVersion("s1", number, schema, None, at))
         for number in range(subjects):
             stores.subjects.add_version(SubjectVersion(f"many-{number:05d}", 1, schema, None, at))

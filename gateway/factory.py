@@ -6,19 +6,18 @@ from datetime import timedelta
 
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.gateway.access.authentication import Authenticator
-from tidegate.gateway.access.check_turns import CheckTurns
-from tidegate.gateway.access.key_administration import KeyCabinet
-from tidegate.gateway.access.limits import RateLimit
+from tidegate.gateway.access.keys import KeyService
+from tidegate.gateway.access.limits import CheckTurns, RateLimit
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.alerts.alert import AlertWriter
 from tidegate.gateway.alerts.channels import targets_of
 from tidegate.gateway.alerts.sending import AlertSender
-from tidegate.gateway.audit.log import AuditLog
-from tidegate.gateway.broker import BrokerProbe
+from tidegate.gateway.audit import AuditLog
 from tidegate.gateway.clock import now
+from tidegate.gateway.health import BrokerProbe, HealthCheck
 from tidegate.gateway.registry.approvals import Approvals
 from tidegate.gateway.registry.associations import Associations
-from tidegate.gateway.registry.consumers import ConsumerBook
+from tidegate.gateway.registry.consumers import ConsumerService
 from tidegate.gateway.registry.judging import Judging, PlanCache
 from tidegate.gateway.registry.lifecycle import ContractLifecycle
 from tidegate.gateway.registry.publication import Registry
@@ -30,16 +29,12 @@ from tidegate.gateway.registry.subject_settings import SubjectSettings
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.storage.access import StoredKey
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.readiness import HealthCheck
 from tidegate.gateway.storage.sql import ContractVersion
-from tidegate.gateway.streams.adoptions import Adoptions
 from tidegate.gateway.streams.controls import StreamControls
-from tidegate.gateway.streams.expectations import ExpectationReader
 from tidegate.gateway.streams.metrics import StreamMetrics
-from tidegate.gateway.streams.quarantine import QuarantineReader
-from tidegate.gateway.streams.reconciliations import Reconciliations
-from tidegate.gateway.streams.reports import ReportBook, StreamReader
-from tidegate.gateway.streams.reveals import Reveals
+from tidegate.gateway.streams.quarantine import QuarantineReader, Reveals
+from tidegate.gateway.streams.reconciliations import Adoptions, Reconciliations
+from tidegate.gateway.streams.reports import ExpectationReader, ReportService, StreamReader
 from tidegate.gateway.streams.shadows import Shadows
 
 
@@ -80,9 +75,9 @@ class Factory:
         """Make the service that writes down who sees what pages hide."""
         return Reveals(self.database, now)
 
-    def report_book(self) -> ReportBook:
+    def report_book(self) -> ReportService:
         """Make the service that takes batch reports."""
-        return ReportBook(
+        return ReportService(
             self.database,
             self.report_retention,
             now,
@@ -131,9 +126,9 @@ class Factory:
         """Make the service that reads the log of changes."""
         return AuditLog(self.database)
 
-    def keys(self) -> KeyCabinet:
+    def keys(self) -> KeyService:
         """Make the service that makes and revokes API keys."""
-        return KeyCabinet(self.database, now)
+        return KeyService(self.database, now)
 
     def health(self) -> HealthCheck:
         """Make the service that says whether this process can serve."""
@@ -148,9 +143,9 @@ class Factory:
         """Make the service that promotes, retires and deletes contract versions."""
         return ContractLifecycle(self.database, now)
 
-    def consumers(self) -> ConsumerBook:
+    def consumers(self) -> ConsumerService:
         """Make the service that knows who reads, and who agreed to which change."""
-        return ConsumerBook(self.database, now)
+        return ConsumerService(self.database, now)
 
     def approvals(self) -> Approvals:
         """Make the service that approves what weakens an enforced contract."""

@@ -11,12 +11,10 @@ import structlog
 from joserfc.jwk import KeySet
 from starlette.concurrency import run_in_threadpool
 
-from tidegate.gateway.access.errors import Unauthenticated
-from tidegate.gateway.access.jwks import IssuerKeys, reader
 from tidegate.gateway.access.keys import Credentials, Find, KeyRing, read_token
-from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.access.principal import Principal, Unauthenticated
 from tidegate.gateway.access.settings import AccessSettings
-from tidegate.gateway.access.tokens import TokenReader, UnknownSigner, WrongToken
+from tidegate.gateway.access.tokens import IssuerKeys, TokenReader, UnknownSigner, WrongToken, reader
 
 # Source: RFC 9110, clause 11.6.1; Basic stands first because browsers and Confluent clients can answer it.
 CHALLENGE = {"WWW-Authenticate": 'Basic realm="tidegate", charset="UTF-8", Bearer realm="tidegate"'}

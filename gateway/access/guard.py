@@ -11,9 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.access.authentication import Authenticator
-from tidegate.gateway.access.errors import Forbidden, Unauthenticated
 from tidegate.gateway.access.limits import RateLimit
-from tidegate.gateway.access.principal import ANONYMOUS, Principal
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Unauthenticated
 
 NOBODY = Principal("nobody", ())
 """Who asks for a public page without saying who."""

@@ -1,4 +1,4 @@
-"""API keys: made once, kept as hashes, recognised in constant time."""
+"""API keys: made once, kept as hashes, recognised in constant time, revoked for good."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from time import monotonic
 
-from tidegate.gateway.access.principal import Principal, read_grants
+from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
+from tidegate.gateway.access.principal import Grant, Principal, read_grants
 from tidegate.gateway.storage.access import StoredKey
+from tidegate.gateway.storage.audit_chain import Change, content_hash
+from tidegate.gateway.storage.database import Service
 
 _ID_BYTES = 6
 _SECRET_BYTES = 32
@@ -108,3 +111,68 @@ class KeyRing:
 
     def _is_in_use(self, key: StoredKey) -> bool:
         return key.revoked_at is None and (key.expires_at is None or self._now() < key.expires_at)
+
+
+class KeyService(Service):
+    """The API keys of a registry."""
+
+    def create(
+        self, name: str, grants: Sequence[Grant], who: str, expires_at: datetime | None = None
+    ) -> Credentials:
+        """Make a key. Its secret is in the answer and nowhere else. Raises SettingsError for a key without a use."""
+        now = self._now()
+        if not grants:
+            raise SettingsError(
+                "a key needs a role: viewer, reporter, producer, approver or admin, with or without a prefix"
+            )
+        if not name.isprintable() or not name.strip():
+            raise SettingsError("a key needs a name that people can read, such as `admissions job`")
+        if expires_at is not None and expires_at <= now:
+            raise SettingsError("a key that has expired already opens nothing")
+        made = new_credentials()
+        written = tuple(str(grant) for grant in grants)
+        key = StoredKey(made.key_id, name, secret_hash(made.secret), written, who, now, expires_at)
+        with self._database.writing() as stores:
+            stores.keys.add(key)
+            stores.audit.append(Change(now, who, "key.created", _subject(key), None, _hash(key)))
+        return made
+
+    def all(self) -> tuple[StoredKey, ...]:
+        """List every key, revoked ones included, oldest first."""
+        return self._database.read(lambda stores: stores.keys.all())
+
+    def find(self, key_id: str) -> StoredKey:
+        """Find one key, in use or not. Raises NotFoundError."""
+        key = self._database.read(lambda stores: stores.keys.find(key_id))
+        if key is None:
+            raise _unknown(key_id)
+        return key
+
+    def revoke(self, key_id: str, who: str) -> StoredKey:
+        """Take a key out of use, for good. Raises NotFoundError, ConflictError when it was revoked before."""
+        now = self._now()
+        with self._database.writing() as stores:
+            key = stores.keys.find(key_id)
+            if key is None:
+                raise _unknown(key_id)
+            if key.revoked_at is not None:
+                raise ConflictError(f"the key {key_id} was revoked at {key.revoked_at:%Y-%m-%d %H:%M:%S} UTC")
+            revoked = replace(key, revoked_at=now)
+            stores.keys.revoke(key_id, now)
+            stores.audit.append(Change(now, who, "key.revoked", _subject(key), _hash(key), _hash(revoked)))
+            return revoked
+
+
+def _unknown(key_id: str) -> NotFoundError:
+    return NotFoundError(f"no key has the id {key_id}; `tidegate keys list` shows them")
+
+
+def _subject(key: StoredKey) -> str:
+    return f"key:{key.id}"
+
+
+def _hash(key: StoredKey) -> str:
+    """Hash what a key is, but for its secret."""
+    values = {name: value for name, value in asdict(key).items() if name != "secret_hash"}
+    instants = ("created_at", "expires_at", "revoked_at")
+    return content_hash({**values, **{name: str(values[name]) for name in instants}})

@@ -2,17 +2,123 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import httpx
+import structlog
 from joserfc import jws, jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from tidegate.contracts.errors import SettingsError
+from tidegate.contracts.errors import SettingsError, Unavailable
 from tidegate.gateway.access.principal import Grant, Principal
 from tidegate.gateway.access.settings import AccessSettings
+
+_TIMEOUT_SECONDS = 5.0
+_MOST_BYTES = 1 << 20
+_FRESH_SECONDS = 3600.0
+_PAUSE_SECONDS = 30.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_UNFIT_PARAMETERS = {"d", "k"}
+
+_log = structlog.get_logger()
+
+Read = Callable[[], bytes]
+
+
+class IssuerKeys:
+    """The key set, read again when it is an hour old or a token names a key that it does not hold.
+
+    Between two looks lie at least thirty seconds, whatever tokens come. When a look fails, the keys that are held go
+    on serving; without any, `current` raises Unavailable: an outage of the issuer must not look like a wrong password.
+    """
+
+    def __init__(self, read: Read, clock: Callable[[], float] = monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: KeySet | None = None
+        self._last_look: float | None = None
+
+    @property
+    def held(self) -> KeySet | None:
+        """The keys, if they are held and fresh: then nothing needs to be read."""
+        return self._keys if self._age() < _FRESH_SECONDS else None
+
+    def current(self) -> KeySet:
+        """Return the keys, and read them first if they are none or old. Raises Unavailable."""
+        with self._lock:
+            if self._keys is None or self._age() >= _FRESH_SECONDS:
+                self._look()
+            return self._required()
+
+    def newer(self, than: KeySet) -> KeySet:
+        """Return the keys after somebody missed one in `than`; the same ones if they were read a moment ago."""
+        with self._lock:
+            if self._keys is than:
+                self._look()
+            return self._required()
+
+    def _age(self) -> float:
+        return self._clock() - self._last_look if self._last_look is not None else float("inf")
+
+    def _look(self) -> None:
+        if self._age() < _PAUSE_SECONDS:
+            return
+        self._last_look = self._clock()
+        try:
+            self._keys = read_key_set(self._read())
+        except (OSError, httpx.HTTPError, SettingsError) as error:
+            _log.error("issuer_keys_unread", error=str(error), serving_older=self._keys is not None)
+
+    def _required(self) -> KeySet:
+        if self._keys is None:
+            raise Unavailable("the keys of the token issuer cannot be read; the registry's log says why")
+        return self._keys
+
+
+def read_key_set(content: bytes) -> KeySet:
+    """Read a JWKS document; keys of a kind that cannot verify are left out. Raises SettingsError.
+
+    Source: RFC 7517, clause 5.
+    """
+    try:
+        found = json.loads(content)["keys"]
+        return KeySet.import_key_set({"keys": [key for key in found if not _UNFIT_PARAMETERS & key.keys()]})
+    except (ValueError, LookupError, TypeError, AttributeError, JoseError) as error:
+        raise SettingsError(f"the issuer's keys are no JWKS document with public keys: {error}") from error
+
+
+def reader(address: str) -> Read:
+    """Return what reads the keys at an https URL, or in the file of this path. Raises SettingsError."""
+    if "://" not in address:
+        return Path(address).read_bytes
+    url = httpx.URL(address)
+    if url.scheme != "https" and not (url.scheme == "http" and url.host in _LOOPBACK):
+        raise SettingsError(
+            f"TIDEGATE_OIDC_JWKS names {address}: keys are fetched over https, or read from a file"
+        )
+    return lambda: _fetch(url)
+
+
+def _fetch(url: httpx.URL) -> bytes:
+    """Fetch a document of bounded size; a redirection is not followed, for no one configured where it leads."""
+    content = b""
+    with httpx.stream("GET", url, timeout=_TIMEOUT_SECONDS, follow_redirects=False) as answer:
+        if answer.status_code != httpx.codes.OK:
+            raise SettingsError(f"{url} answers {answer.status_code}")
+        for chunk in answer.iter_bytes():
+            content += chunk
+            if len(content) > _MOST_BYTES:
+                raise SettingsError(f"{url} answers with more than {_MOST_BYTES} bytes")
+    return content
+
 
 _TYPES = {None, "jwt", "at+jwt", "application/at+jwt"}
 _MOST_CHARACTERS = 16_384

@@ -1,14 +1,145 @@
-"""The alert channels: one module each, and its line here."""
+"""The alert channels: webhook, Slack and e-mail. A new one has its class here and its entry in `CHANNELS`."""
 
 from __future__ import annotations
 
+import smtplib
+import ssl
 from collections.abc import Callable
+from email.message import EmailMessage
+from email.utils import format_datetime, make_msgid
+from typing import Any, Final, Protocol
+from urllib.parse import unquote, urlsplit
 
-from tidegate.gateway.alerts.mail import email
+import httpx
+
+from tidegate.contracts.errors import Unavailable
+from tidegate.gateway.alerts.alert import Alert
 from tidegate.gateway.alerts.settings import AlertSettings
-from tidegate.gateway.alerts.slack import slack
-from tidegate.gateway.alerts.target import Target
-from tidegate.gateway.alerts.webhook import webhook
+
+TIMEOUT_SECONDS: Final = 10.0
+
+
+class TargetError(Unavailable):
+    """A target that did not take an alert."""
+
+
+class Target(Protocol):
+    """Takes one alert at a time."""
+
+    name: str
+
+    def send(self, alert: Alert) -> None:
+        """Hand an alert over. Raises TargetError."""
+        ...
+
+
+class Webhook:
+    """Posts each alert as a JSON object."""
+
+    name = "webhook"
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def send(self, alert: Alert) -> None:
+        """Post the alert; any answer below 300 takes it."""
+        _post(self._url, self.body(alert))
+
+    def body(self, alert: Alert) -> dict[str, Any]:
+        """Return what is posted."""
+        return alert.document
+
+
+def webhook(settings: AlertSettings) -> Target | None:
+    """Return the webhook that the settings name."""
+    url = settings.alert_webhook_url
+    return None if url is None else Webhook(url.get_secret_value())
+
+
+def _post(url: str, body: dict[str, Any]) -> None:
+    try:
+        answer = httpx.post(url, json=body, timeout=TIMEOUT_SECONDS)
+    except httpx.HTTPError as error:
+        # The address may hold a secret, and some of the client's messages quote it.
+        raise TargetError(f"it cannot be reached: {type(error).__name__}") from error
+    if not answer.is_success:
+        raise TargetError(f"it answered {answer.status_code}")
+
+
+class Slack(Webhook):
+    """Posts each alert as Slack's incoming webhooks take it."""
+
+    name = "slack"
+
+    def body(self, alert: Alert) -> dict[str, Any]:
+        """Return what is posted: a text for notifications, and a block with the whole message."""
+        text = f"*{_escaped(alert.subject)}*\n{_escaped(alert.text)}"
+        block = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
+        return {"text": _escaped(alert.subject), "blocks": [block]}
+
+
+def slack(settings: AlertSettings) -> Target | None:
+    """Return the channel of Slack that the settings name."""
+    url = settings.alert_slack_url
+    return None if url is None else Slack(url.get_secret_value())
+
+
+def _escaped(text: str) -> str:
+    """Escape what Slack reads as control characters. Source: Slack, "Formatting text for app surfaces"."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+class Email:
+    """Sends each alert to all receivers in one message."""
+
+    name = "email"
+
+    def __init__(self, smtp_url: str, sender: str, receivers: tuple[str, ...]) -> None:
+        self._server = urlsplit(smtp_url)
+        self._sender = sender
+        self._receivers = receivers
+
+    def send(self, alert: Alert) -> None:
+        """Send the message. With a user the connection is encrypted before the password goes over it."""
+        message = EmailMessage()
+        message["Subject"] = alert.subject
+        message["From"] = self._sender
+        message["To"] = ", ".join(self._receivers)
+        message["Date"] = format_datetime(alert.at)
+        message["Message-ID"] = make_msgid(domain="tidegate.invalid")
+        message.set_content(alert.text)
+        try:
+            with self._connect() as server:
+                server.send_message(message)
+        except (OSError, smtplib.SMTPException) as error:
+            raise TargetError(f"the mail server did not take it: {error}") from error
+
+    def _connect(self) -> smtplib.SMTP:
+        host, port = self._server.hostname or "", self._server.port or 0
+        if self._server.scheme == "smtps":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(
+                host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context()
+            )
+        else:
+            server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+        try:
+            if self._server.username is not None:
+                if self._server.scheme == "smtp":
+                    server.starttls(context=ssl.create_default_context())
+                server.login(unquote(self._server.username), unquote(self._server.password or ""))
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+
+def email(settings: AlertSettings) -> Target | None:
+    """Return the mail server that the settings name."""
+    url, sender = settings.alert_smtp_url, settings.alert_email_from
+    if url is None or sender is None:
+        return None
+    return Email(url.get_secret_value(), sender, settings.alert_email_to)
+
 
 CHANNELS: tuple[Callable[[AlertSettings], Target | None], ...] = (webhook, slack, email)
 """Each returns the target that the settings name, None when they name none of its kind."""

@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from tidegate.contracts.errors import SettingsError
-from tidegate.gateway.audit.log import AuditLog
+from tidegate.gateway.audit import AuditLog
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, registry_database
 from tidegate.gateway.cli.terminal import err, out
 from tidegate.gateway.exits import ExitCode

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.gateway.access.key_administration import KeyCabinet
+from tidegate.gateway.access.keys import KeyService
 from tidegate.gateway.access.principal import read_grants
 from tidegate.gateway.cli.registry_database import DEFAULT_URL, DatabaseUrl, operator, registry_database
 from tidegate.gateway.cli.terminal import err, out
@@ -68,7 +68,7 @@ def create(
     expires_at = expires.replace(tzinfo=UTC) if expires is not None and expires.tzinfo is None else expires
     grants = read_grants(grant)
     with registry_database(database_url) as database:
-        made = KeyCabinet(database, now).create(name, grants, operator(), expires_at)
+        made = KeyService(database, now).create(name, grants, operator(), expires_at)
     parts = {"key_id": made.key_id, "secret": made.secret, "token": made.token}
     if as_json:
         typer.echo(json.dumps(parts))
@@ -86,7 +86,7 @@ def list_keys(*, as_json: AsJson = False, database_url: DatabaseUrl = DEFAULT_UR
     Exit codes: 0 listed, 3 the database does not serve.
     """
     with registry_database(database_url) as database:
-        found = KeyCabinet(database, now).all()
+        found = KeyService(database, now).all()
     if as_json:
         for key in found:
             typer.echo(json.dumps(_row(key)))
@@ -111,7 +111,7 @@ def revoke(key_id: KeyId, *, database_url: DatabaseUrl = DEFAULT_URL) -> None:
     Exit codes: 0 revoked, 1 it was revoked before, 2 no key has this id, 3 the database does not serve.
     """
     with registry_database(database_url) as database:
-        KeyCabinet(database, now).revoke(key_id, operator())
+        KeyService(database, now).revoke(key_id, operator())
     out.print(f"{key_id} revoked")
 
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidegate.contracts.errors import TidegateError
-from tidegate.gateway.access.errors import AccessError
+from tidegate.gateway.access.principal import AccessError
 from tidegate.gateway.http import problems
 from tidegate.gateway.http.confluent.answers import confluent_answer
 from tidegate.gateway.http.desk.rendering import page

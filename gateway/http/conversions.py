@@ -37,8 +37,7 @@ from tidegate.gateway.registry.changes import Review
 from tidegate.gateway.registry.consumers import KnownConsumer
 from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
-from tidegate.gateway.storage.consumers import Acknowledgement
-from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.agreements import Acknowledgement, Proposal
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.reports import RefusalBucket
 

@@ -10,8 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import NotFoundError
-from tidegate.gateway.access.errors import Forbidden
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, forbidden
 from tidegate.gateway.access.rules import Reach, Rule, rule_of
 from tidegate.gateway.http.dependencies import get_factory
 from tidegate.gateway.storage.database import Database

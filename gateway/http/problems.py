@@ -25,7 +25,7 @@ from tidegate.contracts.errors import (
     TidegateError,
     Unavailable,
 )
-from tidegate.gateway.access.errors import AccessError, Forbidden, TooManyRequests, Unauthenticated
+from tidegate.gateway.access.principal import AccessError, Forbidden, TooManyRequests, Unauthenticated
 from tidegate.gateway.http.conversions import change_info, proposal_info
 from tidegate.gateway.http.models.changes import ChangeInfo, ProposalInfo
 from tidegate.gateway.http.models.problems import ProblemPlace

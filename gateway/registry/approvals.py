@@ -8,24 +8,21 @@ registered schema, a status, a deletion, an import, another compatibility group 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeVar
 
 from tidegate.contracts.compatibility.weakening import Weakening, weakenings
 from tidegate.contracts.document.load import dump_contract
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
-from tidegate.gateway.access.errors import Forbidden
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.registry.contract_names import subject_of_contract
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, Role, require
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 NOTHING = hashlib.sha256(b"").hexdigest()
@@ -41,8 +38,6 @@ _REMEMBERED = 64
 _TOLD = 3
 _MOST_WEAKENINGS = 100
 
-T = TypeVar("T")
-
 
 class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
     """A change that weakens what is enforced, and that no one but its author has approved."""
@@ -55,12 +50,8 @@ class NotApproved(ConflictError):  # noqa: N818 - named for what is missing
         return str(self.args[0])
 
 
-class Approvals:
+class Approvals(Service):
     """The changes that wait for an approver."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def proposals(self, contract_id: str) -> tuple[Proposal, ...]:
         """List the proposed changes of what is enforced now, oldest first. Raises NotFoundError."""
@@ -73,8 +64,7 @@ class Approvals:
         author of the proposal.
         """
         at = self._now()
-
-        def work(stores: Stores) -> tuple[Proposal, bool]:
+        with self._database.writing() as stores:
             found, subject = _decided(stores, contract_id, candidate, by)
             if found.approved_by is not None:
                 return found, False
@@ -88,8 +78,6 @@ class Approvals:
             stores.audit.append(_change(approved, by, APPROVED, subject, at))
             return approved, True
 
-        return self._database.write(work)
-
     def reject(self, contract_id: str, candidate: str, by: Principal = ANONYMOUS) -> Proposal:
         """Forget one proposed change, and the approval that it may have; return it.
 
@@ -97,23 +85,22 @@ class Approvals:
         enforced now, Forbidden for who is no approver of the subject.
         """
         at = self._now()
-
-        def work(stores: Stores) -> Proposal:
+        with self._database.writing() as stores:
             found, subject = _decided(stores, contract_id, candidate, by)
             stores.proposals.remove(found)
             stores.audit.append(_change(found, by, REJECTED, subject, at))
             return found
 
-        return self._database.write(work)
 
-
-def write_held(database: Database, work: Callable[[Stores], T]) -> T:
-    """Run a write; one that lacks an approval is undone, and its proposal kept. Raises NotApproved."""
+@contextmanager
+def held_write(database: Database) -> Iterator[Stores]:
+    """Open a write; one that lacks an approval is undone, and its proposal kept. Raises NotApproved."""
     try:
-        return database.write(work)
+        with database.writing() as stores:
+            yield stores
     except NotApproved as error:
-        proposal = error.proposal
-        database.write(lambda stores: _propose(stores, proposal))
+        with database.writing() as stores:
+            _propose(stores, error.proposal)
         raise
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from tidegate.gateway.access.principal import Principal
-from tidegate.gateway.registry.registration import Manner, SchemaRegistration
+from tidegate.gateway.registry.registration import RegistrationOptions, SchemaRegistration
 from tidegate.gateway.registry.schemas.entities import AssociationInfo, AssociationRequest
 from tidegate.gateway.registry.schemas.errors import (
     frozen,
@@ -22,7 +20,7 @@ from tidegate.gateway.registry.schemas.errors import (
 from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
 from tidegate.gateway.registry.subject_deletion import SubjectDeletion
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subject_settings import StoredAssociation
 from tidegate.gateway.storage.subjects import Deleted
@@ -54,18 +52,8 @@ class AssociationFilter:
         )
 
 
-class _Tried(Exception):  # noqa: N818 - no error: it ends a transaction that is not to be kept
-    def __init__(self, kept: tuple[StoredAssociation, ...]) -> None:
-        super().__init__(kept)
-        self.kept = kept
-
-
-class Associations:
+class Associations(Service):
     """Keeps and finds associations."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def find(self, wanted: AssociationFilter) -> tuple[StoredAssociation, ...]:
         """List associations, oldest first."""
@@ -95,27 +83,19 @@ class Associations:
         registration = SchemaRegistration(self._database, self._now)
         for info, association in wanted:
             if info.schema_ is not None:
-                registration.register(association.subject, info.schema_, Manner(by, normalize=info.normalize))
+                registration.register(
+                    association.subject, info.schema_, RegistrationOptions(by, normalize=info.normalize)
+                )
         at = self._now()
 
-        def work(stores: Stores) -> tuple[StoredAssociation, ...]:
-            kept = tuple(
-                _put(
-                    stores,
-                    association,
-                    Change(at, by.name, "association.made", association.subject),
-                    replaces=replaces,
-                )
-                for _, association in wanted
-            )
+        with self._database.writing() as stores:
+            kept = []
+            for _, association in wanted:
+                change = Change(at, by.name, "association.made", association.subject)
+                kept.append(_put(stores, association, change, replaces=replaces))
             if is_dry:
-                raise _Tried(kept)  # which undoes it
-            return kept
-
-        try:
-            return self._database.write(work)
-        except _Tried as tried:
-            return tried.kept
+                stores.undo()
+        return tuple(kept)
 
     def delete(
         self, wanted: AssociationFilter, *, cascade: bool, by: Principal, is_dry: bool = False
@@ -126,24 +106,19 @@ class Associations:
         """
         at = self._now()
 
-        def work(stores: Stores) -> tuple[StoredAssociation, ...]:
-            found = _find(stores, wanted)
-            if not found:
+        with self._database.writing() as stores:
+            removed = _find(stores, wanted)
+            if not removed:
                 raise no_association(wanted.resource_id or "")
-            for one in found:
+            for one in removed:
                 if one.frozen and not cascade:
                     raise frozen(one.association_type, one.subject)
                 stores.associations.remove(one)
                 stores.audit.append(Change(at, by.name, "association.removed", one.subject, _hash(one)))
             if is_dry:
-                raise _Tried(found)
-            return found
-
+                stores.undo()
+                return
         deletion = SubjectDeletion(self._database, self._now)
-        try:
-            removed = self._database.write(work)
-        except _Tried:
-            return
         for one in removed:
             if cascade and one.lifecycle == STRONG and self._is_alive(one.subject):
                 deletion.delete_subject(one.subject, permanent=False, by=by)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from difflib import get_close_matches
 
 from tidegate.contracts.compatibility.judging import Judge
@@ -17,13 +16,12 @@ from tidegate.contracts.errors import ConflictError, ContractError, NotFoundErro
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, forbidden, require
 from tidegate.gateway.registry.changes import Review, review
-from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
 from tidegate.gateway.registry.publication import compiled, may_take_id
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.storage.agreements import Acknowledgement, StoredConsumer
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.consumers import Acknowledgement, StoredConsumer
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 _DEFINITION = "/schema/definition"
@@ -54,12 +52,8 @@ class Agreement:
     by: str | None = None
 
 
-class ConsumerBook:
+class ConsumerService(Service):
     """The consumers of contracts, and what they agreed to."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def register(
         self, contract_id: str, consumer: Consumer, by: Principal = ANONYMOUS
@@ -70,8 +64,7 @@ class ConsumerBook:
         for a change by somebody who may not approve: it would do away with an objection.
         """
         stored = StoredConsumer(contract_id, consumer, by.name, self._now())
-
-        def work(stores: Stores) -> tuple[StoredConsumer, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, contract_id)
             known = stores.consumers.find(contract_id, consumer.id)
             if known is not None and known.consumer == consumer:
@@ -88,13 +81,10 @@ class ConsumerBook:
             )
             return stored, known is None
 
-        return self._database.write(work)
-
     def remove(self, contract_id: str, consumer_id: str, by: Principal = ANONYMOUS) -> StoredConsumer:
         """Forget a registered consumer. Raises NotFoundError, ConflictError for one that only the document names."""
         at = self._now()
-
-        def work(stores: Stores) -> StoredConsumer:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, contract_id)
             found = stores.consumers.find(contract_id, consumer_id)
             if found is None:
@@ -110,17 +100,12 @@ class ConsumerBook:
             stores.audit.append(Change(at, by.name, "contract.consumer-removed", subject, gone, None))
             return found
 
-        return self._database.write(work)
-
     def consumers(self, contract_id: str) -> tuple[KnownConsumer, ...]:
         """List who reads a contract's records, by id. Raises NotFoundError."""
-
-        def work(stores: Stores) -> tuple[KnownConsumer, ...]:
+        with self._database.reading() as stores:
             subject_of_contract(stores, contract_id)
             known = _known(stores, contract_id)
             return tuple(known[name] for name in sorted(known))
-
-        return self._database.read(work)
 
     def readers(self, versions: Sequence[ContractVersion]) -> dict[int, tuple[str, ...]]:
         """Say who still reads the deprecated ones among some versions: ids of consumers by registry id, sorted."""
@@ -138,12 +123,9 @@ class ConsumerBook:
         """
         contract = compiled(parse_contract(document, name=name, read_schema=None)).contract
         require(by, Role.PRODUCER, subject_of(contract.topic))
-
-        def work(stores: Stores) -> Review:
+        with self._database.reading() as stores:
             may_take_id(stores, contract.id, by)
             return review(stores, contract)
-
-        return self._database.read(work)
 
     def acknowledge(
         self, contract_id: str, wanted: Agreement, by: Principal = ANONYMOUS
@@ -154,8 +136,7 @@ class ConsumerBook:
         ConflictError for a version that is published already.
         """
         at = self._now()
-
-        def work(stores: Stores) -> tuple[Acknowledgement, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, contract_id)
             known = _known(stores, contract_id)
             if wanted.consumer is not None and wanted.consumer not in known:
@@ -171,16 +152,11 @@ class ConsumerBook:
             stores.audit.append(Change(at, by.name, action, subject, None, content_hash(content)))
             return made, True
 
-        return self._database.write(work)
-
     def acknowledgements(self, contract_id: str) -> tuple[Acknowledgement, ...]:
         """List what was agreed to, oldest first. Raises NotFoundError."""
-
-        def work(stores: Stores) -> tuple[Acknowledgement, ...]:
+        with self._database.reading() as stores:
             subject_of_contract(stores, contract_id)
             return stores.consumers.acknowledgements(contract_id)
-
-        return self._database.read(work)
 
 
 def _current(stores: Stores, contract_id: str) -> DataContract:

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 
 from tidegate.contracts.document.model import DataContract
+from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Verdict
 from tidegate.gateway.registry.publication import Registry
-from tidegate.gateway.registry.subject_reading import SubjectReader
-from tidegate.gateway.registry.writers import with_writers
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON
+from tidegate.gateway.registry.subject_reading import ListedSubjects, SubjectReader
 from tidegate.gateway.storage.sql import ContractVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema
+
+_TYPES: Final[dict[str, Any]] = {AVRO: "avro", JSON: "json-schema"}
+
+
+def with_writers(plan: EnforcementPlan, subjects: SubjectReader) -> EnforcementPlan:
+    """Return a plan with the schemas that its records may name: all versions of its topic's subject, deleted ones too."""
+    return plan.with_writers(_writers(plan.contract.topic, subjects)) if plan.needs_writers else plan
+
+
+def _writers(topic: str, subjects: SubjectReader) -> WriterSchemas:
+    subject = subject_of(topic)
+    listed = subjects.listed(ListedSubjects(subject, Deleted.SHOWN), latest_only=False)
+    schemas = (version.schema for version in listed if version.subject == subject)
+    return WriterSchemas(tuple(_writer(schema, subjects) for schema in schemas), is_current=True)
+
+
+def _writer(schema: StoredSchema, subjects: SubjectReader) -> WriterSchema:
+    text = subjects.resolved_text(schema) if subjects.references(schema) else schema.text
+    return WriterSchema(schema.id, UUID(schema.guid), _TYPES.get(schema.schema_type), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +54,18 @@ class Judgement:
 
 
 class PlanCache:
-    """The plans used last, by fingerprint; safe for threads. A plan compiled twice in a race is the same plan."""
+    """The plans used last, by document; safe for threads. A plan compiled twice in a race is the same plan."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._plans: OrderedDict[str, EnforcementPlan] = OrderedDict()
-        self._lock = threading.Lock()
+        self._compiled = lru_cache(maxsize=size)(_compile)
 
     def plan(self, version: ContractVersion) -> EnforcementPlan:
         """Return the compiled plan of a published version."""
-        with self._lock:
-            plan = self._plans.get(version.fingerprint)
-            if plan is not None:
-                self._plans.move_to_end(version.fingerprint)
-                return plan
-        plan = compile_plan(DataContract.model_validate_json(version.document))
-        with self._lock:
-            self._plans[version.fingerprint] = plan
-            while len(self._plans) > self._size:
-                self._plans.popitem(last=False)
-        return plan
+        return self._compiled(version.document)
+
+
+def _compile(document: bytes) -> EnforcementPlan:
+    return compile_plan(DataContract.model_validate_json(document))
 
 
 class Judging:

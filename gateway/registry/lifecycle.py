@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from tidegate.contracts.document.model import DataContract, Status
@@ -10,13 +10,19 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.approvals import held_to_approval, write_held
+from tidegate.gateway.registry.approvals import held_to_approval, held_write
 from tidegate.gateway.registry.changes import check_publication
-from tidegate.gateway.registry.contract_names import topic_of_contract, unknown_contract
 from tidegate.gateway.registry.subject_contracts import add_subject_version
-from tidegate.gateway.registry.subject_scope import ENFORCED, READONLY, READONLY_OVERRIDE, mode_in_scope
+from tidegate.gateway.registry.subject_scope import (
+    ENFORCED,
+    READONLY,
+    READONLY_OVERRIDE,
+    mode_in_scope,
+    topic_of_contract,
+    unknown_contract,
+)
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
@@ -28,12 +34,8 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 """What a version of a status may become. A retired version is never enforced again."""
 
 
-class ContractLifecycle:
+class ContractLifecycle(Service):
     """Changes what a published version is; its document never changes."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def change_status(
         self, contract_id: str, version: str, status: Status, by: Principal = ANONYMOUS
@@ -44,8 +46,7 @@ class ContractLifecycle:
         consumers have not agreed to, NotApproved for a step that weakens what is enforced, ContractError for a promotion of what does not compile.
         """
         at = self._now()
-
-        def work(stores: Stores) -> ContractVersion:
+        with held_write(self._database) as stores:
             found = find_alive(stores, contract_id, version)
             if found.status == status:
                 return found
@@ -65,8 +66,6 @@ class ContractLifecycle:
             stores.audit.append(_change(found, by, action, at))
             return find_alive(stores, contract_id, version)
 
-        return write_held(self._database, work)
-
     def delete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Delete a version softly: it is enforced and listed no more, here and among subjects.
 
@@ -74,8 +73,7 @@ class ContractLifecycle:
         version would be enforced.
         """
         at = self._now()
-
-        def work(stores: Stores) -> ContractVersion:
+        with held_write(self._database) as stores:
             found = find_alive(stores, contract_id, version)
             check_mode(stores, found.topic)
             subject_version = stores.subjects.of_contract(found.registry_id)
@@ -93,13 +91,10 @@ class ContractLifecycle:
             stores.audit.append(_change(found, by, "contract.deleted", at, is_gone=True))
             return found
 
-        return write_held(self._database, work)
-
     def undelete(self, contract_id: str, version: str, by: Principal = ANONYMOUS) -> ContractVersion:
         """Bring a deleted version back with the status that it had. Raises NotFoundError, ConflictError when it is purged."""
         at = self._now()
-
-        def work(stores: Stores) -> ContractVersion:
+        with held_write(self._database) as stores:
             found = stores.contracts.version(contract_id, version)
             if found is None or found.deleted_at is None:
                 return find_alive(stores, contract_id, version)
@@ -116,15 +111,12 @@ class ContractLifecycle:
             stores.audit.append(_change(found, by, "contract.undeleted", at, is_new=True))
             return find_alive(stores, contract_id, version)
 
-        return write_held(self._database, work)
-
     def as_of(self, contract_id: str, at: datetime) -> ContractVersion:
         """Find the version that was enforced at an instant: the highest that was active or deprecated then.
 
         Raises NotFoundError.
         """
-
-        def work(stores: Stores) -> ContractVersion:
+        with self._database.reading() as stores:
             registry_id = stores.lifecycle.highest_as_of(contract_id, ENFORCED, at)
             found = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
             if found is None:
@@ -137,8 +129,6 @@ class ContractLifecycle:
                     f"{contract_id} {found.version} was enforced at {at.isoformat()}, and was deleted for good since"
                 )
             return found
-
-        return self._database.read(work)
 
 
 def find_alive(stores: Stores, contract_id: str, version: str) -> ContractVersion:

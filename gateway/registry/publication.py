@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from tidegate.contracts.document.fingerprint import fingerprint
 from tidegate.contracts.document.load import LoadedContract, dump_contract, parse_contract
@@ -16,14 +14,13 @@ from tidegate.contracts.errors import ConflictError, ContractError, NotFoundErro
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.lint.lint import Spelling, check_spelling
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
 from tidegate.gateway.registry.changes import check_publication
-from tidegate.gateway.registry.contract_names import unknown_contract
 from tidegate.gateway.registry.lifecycle import check_mode, find_alive
 from tidegate.gateway.registry.subject_contracts import add_subject_version, next_number
-from tidegate.gateway.registry.subject_scope import ENFORCED
+from tidegate.gateway.registry.subject_scope import ENFORCED, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores, VersionFilter
 
 LATEST = "latest"
@@ -46,12 +43,8 @@ class ContractPage:
     total: int
 
 
-class Registry:
+class Registry(Service):
     """Publishes and finds contract versions."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def publish(self, document: bytes, name: str, by: Principal = ANONYMOUS) -> Publication:
         """Publish a self-contained contract document, YAML or JSON; `name` stands in error messages.
@@ -83,7 +76,8 @@ class Registry:
             with suppress(ConflictError):  # raised in the writers' turn, where the proofs are known by then
                 self._database.read(lambda stores: check_publication(stores, contract))
         self._database.read(lambda stores: foresee(stores, contract))
-        kept = write_held(self._database, lambda stores: _keep(stores, candidate, contract, by))
+        with held_write(self._database) as stores:
+            kept = _keep(stores, candidate, contract, by)
         return replace(kept, warnings=warnings)
 
     def version(self, contract_id: str, version: str) -> ContractVersion:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.contracts.document.model import Status
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.approvals import foresee, held_to_approval, propose_draft, write_held
+from tidegate.gateway.registry.approvals import foresee, held_to_approval, held_write, propose_draft
 from tidegate.gateway.registry.registration_review import (
     Judgement,
     governance,
@@ -18,17 +17,17 @@ from tidegate.gateway.registry.registration_review import (
 from tidegate.gateway.registry.schema_compatibility import CompatibilityAnswer, Earlier
 from tidegate.gateway.registry.schema_content import (
     SchemaContent,
+    check_sound,
     dialect_for,
     inherited_metadata,
     metadata_of,
     parse,
     parsed_version,
     references_of,
+    reserved_conflicts,
     resolve_references,
     rule_set_of,
 )
-from tidegate.gateway.registry.schema_soundness import check_sound, reserved_conflicts
-from tidegate.gateway.registry.schemas.dialects import NEWEST, Difference
 from tidegate.gateway.registry.schemas.entities import Config, Metadata, RuleSet, SchemaRequest
 from tidegate.gateway.registry.schemas.errors import (
     IncompatibleSchema,
@@ -42,23 +41,23 @@ from tidegate.gateway.registry.schemas.errors import (
     subject_not_found,
     version_not_found,
 )
+from tidegate.gateway.registry.schemas.fields import inherited_tags, with_changed_tags
+from tidegate.gateway.registry.schemas.json_schema import NEWEST, Difference
 from tidegate.gateway.registry.schemas.names import context_of, subject_to_register
 from tidegate.gateway.registry.schemas.parsing import check_type
 from tidegate.gateway.registry.schemas.rule_sets import check_rule_set, merge_metadata, merge_rule_sets
-from tidegate.gateway.registry.schemas.tags import inherited_tags, with_changed_tags
 from tidegate.gateway.registry.subject_contracts import (
     add_contract_version,
     foresee_version,
-    line_of,
+    lineage_of,
     next_number,
     plan_version,
 )
 from tidegate.gateway.registry.subject_scope import IMPORT, check_writable, config_in_scope
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.schemas import StoredSchema
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 
 CONFLUENT_VERSION = "confluent:version"
 LATEST = -1
@@ -67,7 +66,7 @@ _IMPORTED = "subject.version-imported"
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class RegistrationOptions:
     """How a schema is registered: by whom, with its members in order, without being compared with anything."""
 
     by: Principal
@@ -92,14 +91,10 @@ class _Compared:
     judgement: Judgement
 
 
-class SchemaRegistration:
+class SchemaRegistration(Service):
     """Registers and finds schemas by what they say."""
 
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
-
-    def register(self, name: str, request: SchemaRequest, manner: Manner) -> Registration:
+    def register(self, name: str, request: SchemaRequest, options: RegistrationOptions) -> Registration:
         """Register a schema; what is registered already is found again.
 
         The comparison with earlier versions is made before the writers' turn is taken, so that a long one keeps
@@ -108,41 +103,41 @@ class SchemaRegistration:
         subject = subject_to_register(name)
         check_type(request.schema_type)
         check_rule_set(request.rule_set)
-        wanted = _Wanted(subject, request, manner)
+        wanted = _Wanted(subject, request, options)
         found, compared = self._database.read(lambda stores: _prepare(stores, wanted))
         if found is not None:
             return found
         at = self._now()
-        return write_held(self._database, lambda stores: _register(stores, wanted, compared, at))
+        with held_write(self._database) as stores:
+            return _register(stores, wanted, compared, at)
 
     def look_up(self, name: str, request: SchemaRequest, *, normalize: bool, deleted: bool) -> SubjectVersion:
         """Find the version of a subject that has a schema. Raises Refused (40401, 40403)."""
         subject = subject_to_register(name)
-
-        def work(stores: Stores) -> SubjectVersion:
+        with self._database.reading() as stores:
             shown = Deleted.SHOWN if deleted else Deleted.LEFT_OUT
             if not stores.subjects.numbers(subject, shown):
                 raise subject_not_found(subject)
             config = config_in_scope(stores, subject)
-            wanted = _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize))
+            wanted = _Wanted(subject, request, RegistrationOptions(ANONYMOUS, normalize=normalize))
             content = _content(stores, wanted, config, None)
             found = _found(stores, content, wanted, shown, normalize=normalize or bool(config.normalize))
             if found is None:
                 raise schema_not_found()
             return found
 
-        return self._database.read(work)
-
     def compatibility(
         self, name: str, request: SchemaRequest, version: int | None, *, normalize: bool
     ) -> CompatibilityAnswer:
         """Compare a schema with one version (-1: the latest), or with None with all as the level says. Raises Refused."""
         subject = subject_to_register(name)
-
-        def work(stores: Stores) -> CompatibilityAnswer:
+        with self._database.reading() as stores:
             config = config_in_scope(stores, subject)
             content = _content(
-                stores, _Wanted(subject, request, Manner(ANONYMOUS, normalize=normalize)), config, None
+                stores,
+                _Wanted(subject, request, RegistrationOptions(ANONYMOUS, normalize=normalize)),
+                config,
+                None,
             )
             previous = stores.subjects.latest(subject)
             whole = _completed(content, request, config, previous, 0)
@@ -152,7 +147,7 @@ class SchemaRegistration:
                 return CompatibilityAnswer(conflicts)
             told = tuple(f"{{reading:'{one.sentence}'}}" for one in whole.parsed.differences)
             if version is None:
-                line = line_of(stores, subject, whole.metadata, config)
+                line = lineage_of(stores, subject, whole.metadata, config)
                 answer = judge_registration(stores, subject, whole, config, line).answer
                 return replace(answer, warnings=(*answer.warnings, *told))
             one = previous if version == LATEST else _live(stores, subject, version)
@@ -164,8 +159,6 @@ class SchemaRegistration:
             answer = judge_against(stores, subject, whole, config, (earlier, one.registry_id)).answer
             return replace(answer, warnings=(*answer.warnings, *told))
 
-        return self._database.read(work)
-
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
@@ -173,7 +166,7 @@ class _Wanted:
 
     subject: str
     request: SchemaRequest
-    manner: Manner
+    options: RegistrationOptions
 
 
 def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Compared | None]:
@@ -197,7 +190,7 @@ def _prepare(stores: Stores, wanted: _Wanted) -> tuple[Registration | None, _Com
     if check_writable(stores, subject) == IMPORT or has_id:
         return None, None
     compared = _compare(stores, wanted, whole, config)
-    line = line_of(stores, subject, whole.metadata, config)
+    line = lineage_of(stores, subject, whole.metadata, config)
     if line is not None and compared.judgement.answer.is_compatible:
         foresee_version(stores, line, whole.parsed, config)
         foresee(stores, plan_version(stores, line, whole, config, breaks=compared.judgement.breaks).contract)
@@ -229,21 +222,21 @@ def _register(stores: Stores, wanted: _Wanted, compared: _Compared | None, at: d
             raise IncompatibleSchema(subject, judgement.answer.messages)
     number = _number(stores, subject, request, number, is_import=is_import)
     schema = _schema(stores, subject, request, whole, at)
-    line = line_of(stores, subject, whole.metadata, config)
+    line = lineage_of(stores, subject, whole.metadata, config)
     registry_id = None
     if line is not None:
         planned = plan_version(stores, line, whole, config, breaks=judgement.breaks)
-        with held_to_approval(stores, line.contract_id, wanted.manner.by, at):
+        with held_to_approval(stores, line.contract_id, wanted.options.by, at):
             kept = add_contract_version(stores, line, planned, number, at)
         if kept.status == Status.DRAFT:
-            propose_draft(stores, kept, wanted.manner.by, at)
+            propose_draft(stores, kept, wanted.options.by, at)
         registry_id = kept.registry_id
     version = stores.subjects.add_version(
         SubjectVersion(subject, number, schema, registry_id, at, dialect=whole.parsed.dialect)
     )
     before = previous.schema.guid if previous else None
     action = _IMPORTED if is_import else _action(judgement)
-    stores.audit.append(Change(at, wanted.manner.by.name, action, subject, before, schema.guid))
+    stores.audit.append(Change(at, wanted.options.by.name, action, subject, before, schema.guid))
     return Registration(version, is_new=True, differences=whole.parsed.differences)
 
 
@@ -282,7 +275,7 @@ def _schema(
         spent = stores.schemas.spent_guid(context, wanted)
         if taken is not None or spent not in {None, whole.guid}:
             raise id_taken(wanted)
-    return stores.schemas.add(whole.to_keep(context), wanted, at)
+    return whole.keep(stores, context, wanted, at)
 
 
 def _content(
@@ -307,7 +300,7 @@ def _content(
         text = with_changed_tags(found, to_add, request.tags_to_remove)
         found = parse(stores, context, found.schema_type, text, references, dialect)
     content = SchemaContent(found, references)
-    return content.normalized() if wanted.manner.normalize or config.normalize else content
+    return content.normalized() if wanted.options.normalize or config.normalize else content
 
 
 def _imported(content: SchemaContent, request: SchemaRequest) -> SchemaContent:
@@ -354,7 +347,7 @@ def _already(
     )
     says_nothing = request.metadata is None and request.rule_set is None and not any(extras)
     if request.version == 0 and says_nothing:
-        normalize = wanted.manner.normalize or bool(config.normalize)
+        normalize = wanted.options.normalize or bool(config.normalize)
         return _found(stores, content, wanted, Deleted.LEFT_OUT, normalize=normalize)
     return stores.subjects.find(subject, deleted=Deleted.LEFT_OUT, guid=whole.guid)
 
@@ -396,12 +389,12 @@ def _live(stores: Stores, subject: str, number: int) -> SubjectVersion | None:
 
 def _compare(stores: Stores, wanted: _Wanted, whole: SchemaContent, config: Config) -> _Compared:
     check_sound(whole, config)
-    line = line_of(stores, wanted.subject, whole.metadata, config)
+    line = lineage_of(stores, wanted.subject, whole.metadata, config)
     conflicts = _conflicts(whole, stores.subjects.latest(wanted.subject), config)
     judgement = Judgement(CompatibilityAnswer(conflicts))
     if not conflicts:
         judgement = judge_registration(stores, wanted.subject, whole, config, line)
-    if wanted.manner.force and not judgement.answer.is_compatible:
+    if wanted.options.force and not judgement.answer.is_compatible:
         judgement = Judgement(CompatibilityAnswer((), judgement.answer.messages), breaks=True, is_forced=True)
     return _Compared(_basis(stores, wanted.subject, whole, config), judgement)
 
@@ -411,7 +404,7 @@ def _conflicts(whole: SchemaContent, previous: SubjectVersion | None, config: Co
 
 
 def _basis(stores: Stores, subject: str, whole: SchemaContent, config: Config) -> tuple[object, ...]:
-    line = line_of(stores, subject, whole.metadata, config)
+    line = lineage_of(stores, subject, whole.metadata, config)
     promise = governance(stores, subject, line, config)
     return config, whole.guid, stores.subjects.alive(subject), line, promise
 

@@ -21,9 +21,9 @@ from tidegate.gateway.registry.schema_content import (
     parsed_version,
 )
 from tidegate.gateway.registry.schemas.entities import Config
-from tidegate.gateway.registry.subject_contracts import Line, group_of, plan_version
+from tidegate.gateway.registry.subject_contracts import Lineage, group_of, plan_version
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
-from tidegate.gateway.storage.consumers import StoredConsumer
+from tidegate.gateway.storage.agreements import StoredConsumer
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 
 PUBLISHED = f"{OWN_PROPERTIES}fingerprint"
@@ -53,7 +53,7 @@ class Governance:
     agreements: frozenset[tuple[str, str | None]]
 
 
-def governance(stores: Stores, subject: str, line: Line | None, config: Config) -> Governance | None:
+def governance(stores: Stores, subject: str, line: Lineage | None, config: Config) -> Governance | None:
     """Find the promise that a registration is held to; None where only schemas are compared.
 
     That is a subject without a published contract document and without registered consumers, the level
@@ -73,7 +73,7 @@ def governance(stores: Stores, subject: str, line: Line | None, config: Config) 
 
 
 def judge_registration(
-    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Line | None
+    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Lineage | None
 ) -> Judgement:
     """Compare a schema, with what belongs to it, with the versions that its level looks at."""
     schemas = check_compatibility(content.parsed, config, history(stores, subject, content, config, line))
@@ -94,7 +94,7 @@ def judge_against(
     base = None if registry_id is None else stores.contracts.by_registry_id(registry_id)
     if base is None:
         return Judgement(schemas)
-    line = Line(base.contract_id, base.topic, base)
+    line = Lineage(base.contract_id, base.topic, base)
     found = governance(stores, subject, line, config)
     if found is None:
         return Judgement(schemas)
@@ -103,7 +103,7 @@ def judge_against(
 
 
 def history(
-    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Line | None
+    stores: Stores, subject: str, content: SchemaContent, config: Config, line: Lineage | None
 ) -> Iterator[Earlier]:
     """Yield the versions to compare with, newest first: those of one compatibility group and one major version.
 
@@ -130,7 +130,7 @@ def history(
 class _Asked:
     content: SchemaContent
     config: Config
-    line: Line
+    line: Lineage
     governance: Governance
 
 

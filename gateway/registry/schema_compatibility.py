@@ -20,10 +20,8 @@ from tidegate.contracts.document.model import Compatibility
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.avro import includes as avro_includes
 from tidegate.contracts.inclusion.json_schema import Pair
-from tidegate.gateway.registry.schemas.dialects import NAMES, READINGS
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config
-from tidegate.gateway.registry.schemas.json_text import json_text
-from tidegate.gateway.registry.schemas.leniency import closed, opened
+from tidegate.gateway.registry.schemas.json_schema import NAMES, READINGS, closed, json_text, opened
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, is_json_schema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL
 

@@ -1,22 +1,35 @@
-"""Schemas between the store and the faces: parsed, with what belongs to them, their references resolved."""
+"""Schemas between the store and the faces: parsed, with what belongs to them, their references resolved; what settings ask of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import lru_cache
+from typing import Any, Final
 
-from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST
-from tidegate.gateway.registry.schemas.entities import JSON, Metadata, Reference, RuleSet
-from tidegate.gateway.registry.schemas.errors import invalid_schema, no_such_reference
-from tidegate.gateway.registry.schemas.guid import schema_guid
+from tidegate.contracts.formats.json_fields import JsonFields
+from tidegate.contracts.rules.cel import syntax_error
+from tidegate.gateway.registry.schemas.avro_text import named_types
+from tidegate.gateway.registry.schemas.entities import (
+    AVRO,
+    JSON,
+    Config,
+    Metadata,
+    Reference,
+    RuleSet,
+    schema_guid,
+)
+from tidegate.gateway.registry.schemas.errors import invalid_rule_set, invalid_schema, no_such_reference
+from tidegate.gateway.registry.schemas.imported_rules import parts_of
+from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST
 from tidegate.gateway.registry.schemas.names import canonical, context_of, qualified
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, normal_text, parse_schema
-from tidegate.gateway.storage.schemas import NewSchema, StoredSchema
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
+from tidegate.gateway.storage.tables import SchemaRow
 
 OWN_PROPERTIES = "tidegate."
 """Begins the names of properties that the registry itself gives to a schema; they are never inherited."""
@@ -51,9 +64,9 @@ class SchemaContent:
         """Return the content with its normal text."""
         return replace(self, parsed=replace(self.parsed, text=self.parsed.normal))
 
-    def to_keep(self, context: str) -> NewSchema:
-        """Return the content as the store keeps it."""
-        return NewSchema(
+    def keep(self, stores: Stores, context: str, schema_id: int | None, at: datetime) -> StoredSchema:
+        """Keep the content in a context, under the next id there or the one that is given."""
+        row = SchemaRow(
             context=context,
             guid=self.guid,
             schema_type=self.parsed.schema_type,
@@ -63,8 +76,10 @@ class SchemaContent:
             rule_set_json=None if self.rule_set is None else self.rule_set.model_dump_json(by_alias=True),
             text_hash=self.text_hash,
             normal_hash=self.normal_hash,
-            references=tuple((whole_name(context, one.subject), one.version) for one in self.references),
+            created_at=at,
         )
+        references = [(whole_name(context, one.subject), one.version) for one in self.references]
+        return stores.schemas.add(row, references, schema_id)
 
     def _hash(self, text: str) -> str:
         return _text_hash(self.parsed.schema_type, text, self.references)
@@ -193,3 +208,84 @@ def _parse_alone(schema_type: str, text: str, dialect: str) -> ParsedSchema:
 def _text_hash(schema_type: str, text: str, references: tuple[Reference, ...]) -> str:
     content = json.dumps([schema_type, text, [one.model_dump() for one in references]])
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+RESERVED: Final = "confluent:reserved"
+"""The property of metadata that lists fields which a schema may have only later."""
+_RESERVED_PREFIX: Final = "$$"
+
+
+def check_sound(content: SchemaContent, config: Config) -> None:
+    """Refuse a new schema that the settings forbid. Raises Refused (42201, 42210).
+
+    Names of Avro are looked at unless `validateNames` is false, the others only where they are true.
+    """
+    if content.parsed.schema_type == AVRO and config.validate_names is not False:
+        for name in _names(content.parsed.definition):
+            if not _is_name(name):
+                raise invalid_schema(
+                    f"'{name}' is no name in Avro: it begins with a letter or _, and goes on with letters, digits and _"
+                )
+    if config.validate_fields:
+        for name in _top_level(content):
+            if name.startswith(_RESERVED_PREFIX):
+                raise invalid_schema(f"the field '{name}' begins with {_RESERVED_PREFIX}, which is reserved")
+    if config.validate_rules:
+        _check_expressions(content.rule_set)
+
+
+def reserved_conflicts(content: SchemaContent, earlier: Metadata | None, config: Config) -> tuple[str, ...]:
+    """Return what a new schema does to fields that it, or the version before, reserves; nothing unless that is asked for."""
+    if not config.validate_fields:
+        return ()
+    reserved = _reserved(content.metadata)
+    removed = (
+        f"The new schema has reserved field {name} removed from its metadata which is present in the old schema's "
+        "metadata."
+        for name in _reserved(earlier)
+        if name not in reserved
+    )
+    present = set(_top_level(content))
+    taken = (
+        f"The new schema has field that conflicts with the reserved field {name}."
+        for name in reserved
+        if name in present
+    )
+    found = (*removed, *taken)
+    return (*found, f"{{validateFields: 'true', compatibility: '{config.level}'}}") if found else ()
+
+
+def _reserved(metadata: Metadata | None) -> list[str]:
+    listed = "" if metadata is None else metadata.properties.get(RESERVED, "")
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+def _top_level(content: SchemaContent) -> tuple[str, ...]:
+    definition = content.parsed.definition
+    if content.parsed.schema_type != AVRO:
+        return JsonFields(definition).top_level()
+    fields = definition.get("fields", ()) if isinstance(definition, dict) else ()
+    return tuple(field["name"] for field in fields)
+
+
+def _names(definition: Any) -> Iterator[str]:
+    """Yield the parts of the names of types, and the names of fields."""
+    for full_name, schema in named_types(definition).items():
+        yield from full_name.split(".")
+        yield from (field["name"] for field in schema.get("fields", ()))
+
+
+def _is_name(text: str) -> bool:
+    """Source: Apache Avro 1.12 (Java), `NameValidator.UTF_VALIDATOR`."""
+    plain = text.replace("_", "a")
+    return plain[:1].isalpha() and plain.isalnum()
+
+
+def _check_expressions(rule_set: RuleSet | None) -> None:
+    for rule in () if rule_set is None else rule_set.rules():
+        if rule.type not in {"CEL", "CEL_FIELD"}:
+            continue
+        for expression in parts_of(rule.expr or ""):
+            reason = syntax_error(expression)
+            if reason is not None:
+                raise invalid_rule_set(f"the expression of the rule '{rule.name}' is not CEL: {reason}")

@@ -26,11 +26,9 @@ from tidegate.gateway.registry.schema_content import (
     parsed_version,
 )
 from tidegate.gateway.registry.schemas.avro_text import avro_text
-from tidegate.gateway.registry.schemas.dialects import NAMES
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Config, Metadata
-from tidegate.gateway.registry.schemas.imported_classes import with_tags
-from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules
-from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.imported_rules import PREFIX, ImportedRules, import_rules, with_tags
+from tidegate.gateway.registry.schemas.json_schema import NAMES, json_text
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, topic_of
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
 from tidegate.gateway.registry.subject_scope import DEFAULT_LEVEL, ENFORCED
@@ -41,7 +39,7 @@ _FIRST = "1.0.0"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Lineage:
     """Where a registration stands among the versions of a contract.
 
     `base` is the version that it follows and inherits from, None for a first one. `is_new` says that it begins a new
@@ -62,7 +60,7 @@ class PlannedVersion:
     note: str | None
 
 
-def line_of(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Line | None:
+def lineage_of(stores: Stores, subject: str, metadata: Metadata | None, config: Config) -> Lineage | None:
     """Find the line of a contract that a registration continues; None when no contract can govern the subject."""
     topic = topic_of(subject) if context_of(subject) == DEFAULT_CONTEXT else None
     if topic is None:
@@ -70,17 +68,17 @@ def line_of(stores: Stores, subject: str, metadata: Metadata | None, config: Con
     contract_id = stores.contracts.contract_of_topic(topic)
     if contract_id is None:
         # The id may be that of another topic's contract.
-        return None if stores.contracts.topic_of(topic) is not None else Line(topic, topic, None)
+        return None if stores.contracts.topic_of(topic) is not None else Lineage(topic, topic, None)
     base = _base(stores, contract_id)
     if config.group is None or base is None:
-        return Line(contract_id, topic, base)
+        return Lineage(contract_id, topic, base)
     group = group_of(metadata, config.group)
     for version in stores.subjects.newest_first(subject):
         if version.registry_id is not None and group_of(metadata_of(version.schema), config.group) == group:
             contract = stores.contracts.by_registry_id(version.registry_id)
             if contract is not None and contract.status in ENFORCED:
-                return Line(contract_id, topic, contract)
-    return Line(contract_id, topic, base, is_new=base.status in ENFORCED and base.deleted_at is None)
+                return Lineage(contract_id, topic, contract)
+    return Lineage(contract_id, topic, base, is_new=base.status in ENFORCED and base.deleted_at is None)
 
 
 def group_of(metadata: Metadata | None, group: str | None) -> str | None:
@@ -89,7 +87,7 @@ def group_of(metadata: Metadata | None, group: str | None) -> str | None:
 
 
 def plan_version(
-    stores: Stores, line: Line, content: SchemaContent, config: Config, *, breaks: bool = False
+    stores: Stores, line: Lineage, content: SchemaContent, config: Config, *, breaks: bool = False
 ) -> PlannedVersion:
     """Return the contract version that a schema makes.
 
@@ -109,7 +107,7 @@ def plan_version(
 
 
 def add_contract_version(
-    stores: Stores, line: Line, planned: PlannedVersion, number: int, at: datetime
+    stores: Stores, line: Lineage, planned: PlannedVersion, number: int, at: datetime
 ) -> ContractVersion:
     """Keep a planned version. While it is a draft, what was enforced goes on being enforced."""
     contract = planned.contract
@@ -134,7 +132,7 @@ def add_contract_version(
     return kept
 
 
-def foresee_version(stores: Stores, line: Line, schema: ParsedSchema, config: Config) -> None:
+def foresee_version(stores: Stores, line: Lineage, schema: ParsedSchema, config: Config) -> None:
     """Make the proofs that naming the next contract version needs, so that they are known in the writers' turn."""
     if line.base is not None:
         former = _schema_of(stores, line.base)
@@ -154,7 +152,7 @@ def add_subject_version(stores: Stores, version: ContractVersion, at: datetime) 
     content = SchemaContent(parsed_contract_schema(contract), metadata=_own_metadata(version, contract))
     schema = stores.schemas.by_guid(DEFAULT_CONTEXT, content.guid)
     if schema is None:
-        schema = stores.schemas.add(content.to_keep(DEFAULT_CONTEXT), None, at)
+        schema = content.keep(stores, DEFAULT_CONTEXT, None, at)
     return stores.subjects.add_version(
         SubjectVersion(subject_of(version.topic), version.number, schema, version.registry_id, at)
     )
@@ -221,7 +219,7 @@ def _own_metadata(version: ContractVersion, contract: DataContract) -> Metadata:
     )
 
 
-def _next_contract(stores: Stores, line: Line, schema: ParsedSchema) -> DataContract:
+def _next_contract(stores: Stores, line: Lineage, schema: ParsedSchema) -> DataContract:
     if line.base is None:
         highest = stores.contracts.highest_name(line.contract_id)
         return DataContract.model_validate(
@@ -257,7 +255,7 @@ def _framing(schema: ParsedSchema) -> str:
 
 def _next_version(
     stores: Stores,
-    line: Line,
+    line: Lineage,
     former: DataContract,
     new: tuple[DataContract, ParsedSchema],
     config: Config,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from tidegate.gateway.access.principal import Principal
-from tidegate.gateway.registry.approvals import held_to_approval, write_held
+from tidegate.gateway.registry.approvals import held_to_approval, held_write
 from tidegate.gateway.registry.schemas.errors import (
     context_not_empty,
     referenced,
@@ -21,24 +20,19 @@ from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, canonical, 
 from tidegate.gateway.registry.subject_reading import LATEST
 from tidegate.gateway.registry.subject_scope import check_writable
 from tidegate.gateway.storage.audit_chain import Change
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
 
 
-class SubjectDeletion:
+class SubjectDeletion(Service):
     """Deletes what is registered. What was deleted stays deleted until somebody brings it back on purpose."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def delete_subject(self, name: str, *, permanent: bool, by: Principal) -> tuple[int, ...]:
         """Delete every version of a subject; returns their numbers. Raises Refused (40401, 40404, 40405, 42205, 42206)."""
         subject = canonical(name)
         at = self._now()
-
-        def work(stores: Stores) -> tuple[int, ...]:
+        with held_write(self._database) as stores:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             alive = stores.subjects.numbers(subject, Deleted.LEFT_OUT)
             if not everything:
@@ -56,14 +50,11 @@ class SubjectDeletion:
             self._delete(stores, subject, alive, _Deletion(by, at, permanent=False))
             return alive
 
-        return write_held(self._database, work)
-
     def delete_version(self, name: str, number: int, *, permanent: bool, by: Principal) -> int:
         """Delete one version, -1 the latest; returns its number. Raises Refused (40401, 40402, 40406, 40407, 42206)."""
         subject = canonical(name)
         at = self._now()
-
-        def work(stores: Stores) -> int:
+        with held_write(self._database) as stores:
             everything = stores.subjects.numbers(subject, Deleted.SHOWN)
             if not everything:
                 raise subject_not_found(subject)
@@ -78,16 +69,11 @@ class SubjectDeletion:
             self._delete(stores, subject, (found.number,), _Deletion(by, at, permanent=permanent))
             return found.number
 
-        return write_held(self._database, work)
-
     def delete_context(self, context: str) -> None:
         """Accept that an empty context is deleted; it is known by what it holds. Raises Refused (42211)."""
-
-        def work(stores: Stores) -> None:
+        with self._database.reading() as stores:
             if context in stores.subjects.contexts():
                 raise context_not_empty(context)
-
-        self._database.read(work)
 
     def _delete(self, stores: Stores, subject: str, numbers: tuple[int, ...], deletion: _Deletion) -> None:
         for number in numbers:

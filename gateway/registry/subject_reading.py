@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from tidegate.gateway.registry.schema_content import metadata_of, parsed, references_of, rule_set_of
 from tidegate.gateway.registry.schemas.avro_text import avro_text
-from tidegate.gateway.registry.schemas.dialects import without_dialect
 from tidegate.gateway.registry.schemas.entities import AVRO, Reference
 from tidegate.gateway.registry.schemas.errors import (
     invalid_version,
@@ -16,7 +15,7 @@ from tidegate.gateway.registry.schemas.errors import (
     subject_not_found,
     version_not_found,
 )
-from tidegate.gateway.registry.schemas.json_text import json_text
+from tidegate.gateway.registry.schemas.json_schema import json_text, without_dialect
 from tidegate.gateway.registry.schemas.names import (
     DEFAULT_CONTEXT,
     EVERY_CONTEXT,
@@ -26,9 +25,8 @@ from tidegate.gateway.registry.schemas.names import (
     unqualified,
 )
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.schemas import StoredSchema
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.subjects import Deleted, SubjectVersion
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema, SubjectVersion
 
 LATEST = -1
 _MAX_VERSION = 2**31
@@ -86,14 +84,11 @@ class SubjectReader:
 
     def subjects(self, wanted: ListedSubjects, page: Page) -> tuple[str, ...]:
         """List subjects by name."""
-
-        def work(stores: Stores) -> tuple[str, ...]:
+        with self._database.reading() as stores:
             query = stores.subjects.subjects(
                 wanted.context, wanted.beginning, wanted.deleted, wanted.prefixes
             )
             return stores.subjects.page(query, page.offset, page.limit)
-
-        return self._database.read(work)
 
     def numbers(self, name: str, deleted: Deleted) -> tuple[int, ...]:
         """List the versions of a subject. Raises Refused (40401)."""
@@ -111,8 +106,7 @@ class SubjectReader:
     def with_metadata(self, name: str, properties: Mapping[str, str], *, deleted: bool) -> SubjectVersion:
         """Find the highest version whose metadata has these properties. Raises Refused (40401, 40402)."""
         subject = canonical(name)
-
-        def work(stores: Stores) -> SubjectVersion:
+        with self._database.reading() as stores:
             found = stores.subjects.numbers(subject, Deleted.SHOWN if deleted else Deleted.LEFT_OUT)
             for number in reversed(found):
                 version = stores.subjects.version(subject, number)
@@ -120,8 +114,6 @@ class SubjectReader:
                 if version and metadata and properties.items() <= metadata.properties.items():
                     return version
             raise version_not_found("with this metadata") if found else subject_not_found(subject)
-
-        return self._database.read(work)
 
     def schema(self, schema_id: int, subject: str | None) -> StoredSchema:
         """Find a schema by its id, in the context of a subject or in the default one. Raises Refused (40403)."""
@@ -135,16 +127,13 @@ class SubjectReader:
         self, schema_id: int, subject: str | None, deleted: Deleted
     ) -> tuple[tuple[str, int], ...]:
         """List the subjects and versions that have a schema. Raises Refused (40403)."""
-
-        def work(stores: Stores) -> tuple[tuple[str, int], ...]:
+        with self._database.reading() as stores:
             found = find_schema(stores, schema_id, subject)
             versions = stores.subjects.of_schema(found, deleted)
             name = canonical(subject) if subject else ""
             if unqualified(name):
                 versions = tuple(one for one in versions if one[0] == name)
             return versions
-
-        return self._database.read(work)
 
     def subjects_of(self, schema: StoredSchema) -> tuple[str, ...]:
         """List the subjects that have a schema, soft-deleted versions included: visible to those who see one of the subjects."""
@@ -154,24 +143,18 @@ class SubjectReader:
     def referenced_by(self, name: str, number: int) -> tuple[int, ...]:
         """List the ids of the schemas that refer to a version. Raises Refused (40401, 40402)."""
         subject = canonical(name)
-
-        def work(stores: Stores) -> tuple[int, ...]:
+        with self._database.reading() as stores:
             found = find_version(stores, subject, number, deleted=True)
             return stores.subjects.referenced_by(subject, found.number)
 
-        return self._database.read(work)
-
     def listed(self, wanted: ListedSubjects, *, latest_only: bool) -> tuple[SubjectVersion, ...]:
         """List versions by subject and number."""
-
-        def work(stores: Stores) -> tuple[SubjectVersion, ...]:
+        with self._database.reading() as stores:
             found = stores.subjects.listed(
                 wanted.context, wanted.beginning, wanted.deleted, latest_only=latest_only
             )
             prefixes = wanted.prefixes
             return tuple(one for one in found if prefixes is None or one.subject.startswith(prefixes))
-
-        return self._database.read(work)
 
     def contexts(self) -> tuple[str, ...]:
         """List the contexts, the default one first."""

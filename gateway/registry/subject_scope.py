@@ -1,4 +1,4 @@
-"""The settings that hold for a subject: its own, its context's, and those for all."""
+"""What holds for a subject: the contract that governs it, and the settings of its own scope and of the wider ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 from tidegate.contracts.document.model import Compatibility, Status
+from tidegate.contracts.document.terms import subject_of
+from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.schemas.errors import read_only
 from tidegate.gateway.registry.schemas.names import GLOBAL, scopes, topic_of
@@ -75,3 +77,21 @@ def check_writable(stores: Stores, subject: str) -> str:
     if mode in {READONLY, READONLY_OVERRIDE}:
         raise read_only(subject)
     return mode
+
+
+def unknown_contract(contract_id: str) -> NotFoundError:
+    """Return the error about an id that no contract has."""
+    return NotFoundError(f"no contract is published under the id {contract_id}")
+
+
+def topic_of_contract(stores: Stores, contract_id: str) -> str:
+    """Return the topic that a contract owns. Raises NotFoundError."""
+    topic = stores.contracts.topic_of(contract_id)
+    if topic is None:
+        raise unknown_contract(contract_id)
+    return topic
+
+
+def subject_of_contract(stores: Stores, contract_id: str) -> str:
+    """Return the subject that a contract governs. Raises NotFoundError."""
+    return subject_of(topic_of_contract(stores, contract_id))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 from tidegate.gateway.registry.schemas.entities import Config
@@ -32,23 +31,18 @@ from tidegate.gateway.registry.subject_scope import (
     mode_of,
 )
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.subjects import Deleted
 
 
-class SubjectSettings:
+class SubjectSettings(Service):
     """Reads and changes what holds for subjects."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def config(self, name: str, *, inherited: bool) -> Config:
         """Return the settings of a scope, with `inherited` what holds in it. Raises Refused (40408)."""
         scope = canonical(name)
-
-        def work(stores: Stores) -> Config:
+        with self._database.reading() as stores:
             if scope == GLOBAL or inherited:
                 found = config_in_scope(stores, scope)
                 return found if found.level else found.model_copy(update={"level": DEFAULT_LEVEL})
@@ -57,24 +51,17 @@ class SubjectSettings:
                 raise no_subject_level(scope)
             return own
 
-        return self._database.read(work)
-
     def alias(self, subject: str) -> str | None:
         """Return the subject that another one's settings say it stands for."""
-
-        def work(stores: Stores) -> str | None:
-            own = config_of(stores, subject)
-            return None if own is None else own.alias
-
-        return self._database.read(work) or None
+        own = self._database.read(lambda stores: config_of(stores, subject))
+        return (own.alias or None) if own else None
 
     def put_config(self, name: str, given: Mapping[str, Any], who: str) -> dict[str, Any]:
         """Change the settings that are given, null forgets one; gives back what was given. Raises Refused."""
         scope = canonical(name)
         changes = read_config(given)
         at = self._now()
-
-        def work(stores: Stores) -> None:
+        with self._database.writing() as stores:
             old = config_of(stores, scope)
             kept = {name: getattr(old, name) for name in (old.model_fields_set if old else ())}
             kept |= {name: getattr(changes, name) for name in changes.model_fields_set}
@@ -82,8 +69,6 @@ class SubjectSettings:
             stores.settings.put_config(scope, new.model_dump_json(by_alias=True, exclude_unset=True))
             change = Change(at, who, "subject.config-changed", scope, _hash(old), _hash(new))
             stores.audit.append(change)
-
-        self._database.write(work)
         shown = changes.shown()
         if changes.level is not None:
             shown = {
@@ -96,8 +81,7 @@ class SubjectSettings:
         """Forget the settings of a scope; gives them. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
-
-        def work(stores: Stores) -> Config:
+        with self._database.writing() as stores:
             old = config_of(stores, scope)
             if old is None:
                 if scope == GLOBAL:
@@ -107,13 +91,10 @@ class SubjectSettings:
             stores.audit.append(Change(at, who, "subject.config-deleted", scope, _hash(old)))
             return old
 
-        return self._database.write(work)
-
     def mode(self, name: str, *, inherited: bool) -> str:
         """Return the mode of a scope, with `inherited` the one that holds in it. Raises Refused (40409)."""
         scope = canonical(name)
-
-        def work(stores: Stores) -> str:
+        with self._database.reading() as stores:
             if scope == GLOBAL:
                 return mode_of(stores, scope) or READWRITE
             if inherited:
@@ -123,16 +104,13 @@ class SubjectSettings:
                 raise no_subject_mode(scope)
             return own
 
-        return self._database.read(work)
-
     def put_mode(self, name: str, mode: str, *, force: bool, who: str) -> str:
         """Set the mode of a scope. IMPORT needs a scope where nothing is alive, or force. Raises Refused (42204, 42205)."""
         scope, mode = canonical(name), mode.upper()
         if mode not in MODES:
             raise invalid_mode()
         at = self._now()
-
-        def work(stores: Stores) -> str:
+        with self._database.writing() as stores:
             old = mode_of(stores, scope)
             begins = mode == IMPORT and mode_in_scope(stores, scope) != IMPORT
             if begins and not force and _has_versions(stores, scope):
@@ -142,14 +120,11 @@ class SubjectSettings:
             stores.audit.append(change)
             return mode
 
-        return self._database.write(work)
-
     def delete_mode(self, name: str, who: str) -> str:
         """Forget the mode of a scope; returns it. Raises Refused (40401)."""
         scope = canonical(name)
         at = self._now()
-
-        def work(stores: Stores) -> str:
+        with self._database.writing() as stores:
             old = mode_of(stores, scope)
             if old is None:
                 if scope == GLOBAL:
@@ -158,8 +133,6 @@ class SubjectSettings:
             stores.settings.put_mode(scope, None)
             stores.audit.append(Change(at, who, "subject.mode-deleted", scope, _mode_hash(old)))
             return old
-
-        return self._database.write(work)
 
 
 def read_config(given: Mapping[str, Any]) -> Config:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, Text, false, func, insert, or_, select, update
-from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 
-from tidegate.gateway.storage.tables import Instant, Table, fields_of
+from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 
 def begins_with(column: InstrumentedAttribute[str], prefixes: Sequence[str]) -> ColumnElement[bool]:
@@ -46,11 +46,8 @@ class StoredKey:
     revoked_at: datetime | None = None
 
 
-class KeyStore:
+class KeyStore(Store):
     """The API keys, as `stores.keys`. A key is revoked, never removed, so that the audit log can name it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def add(self, key: StoredKey) -> None:
         """Keep a new key."""

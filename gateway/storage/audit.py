@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sqlalchemy import Integer, Text, insert, select
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained
-from tidegate.gateway.storage.tables import Instant, Table, fields_of
+from tidegate.gateway.storage.tables import Instant, Store, Table, fields_of
 
 _CHUNK = 200
 
@@ -30,11 +30,8 @@ class AuditRow(Table):
     hash: Mapped[str] = mapped_column(Text)
 
 
-class AuditStore:
+class AuditStore(Store):
     """The audit log, as `stores.audit`: append to it in the transaction that makes the change."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def append(self, change: Change) -> AuditEntry:
         """Add an entry, for good. Only in a write transaction: writers take turns, so that the chain does not fork."""

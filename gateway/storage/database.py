@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -60,13 +61,23 @@ class Database:
         """The address of the database without its password."""
         return self._engine.url.render_as_string(hide_password=True)
 
+    def reading(self) -> AbstractContextManager[Stores]:
+        """Open a transaction that sees one state of the database. Raises Unavailable."""
+        return self._transaction(writes=False)
+
+    def writing(self) -> AbstractContextManager[Stores]:
+        """Open a transaction that is alone among writers; commit at the end of the block. Raises Unavailable."""
+        return self._transaction(writes=True)
+
     def read(self, work: Callable[[Stores], T]) -> T:
         """Run `work` in a transaction that sees one state of the database. Raises Unavailable."""
-        return self._run(work, writes=False)
+        with self.reading() as stores:
+            return work(stores)
 
     def write(self, work: Callable[[Stores], T]) -> T:
         """Run `work` alone among writers, and commit. Raises Unavailable."""
-        return self._run(work, writes=True)
+        with self.writing() as stores:
+            return work(stores)
 
     def migrate(self, revision: str = "head") -> None:
         """Bring the tables to `revision` ("base": none). Processes that start together take turns.
@@ -102,14 +113,23 @@ class Database:
             return connection.execution_options(isolation_level="REPEATABLE READ")
         return connection
 
-    def _run(self, work: Callable[[Stores], T], *, writes: bool) -> T:
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Stores]:
         with (
             _outages_translated(),
             self._connect(writes=writes) as connection,
             Session(bind=connection, expire_on_commit=False) as session,
             session.begin(),
         ):
-            return work(Stores(session))
+            yield Stores(session)
+
+
+class Service:
+    """Works with the registry's database; `now` gives the instant of a change."""
+
+    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._now = now
 
 
 @contextmanager

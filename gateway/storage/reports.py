@@ -1,42 +1,277 @@
-"""The queries of the streams' batch reports, and of what they add up to."""
+"""Store batch reports and what they add up to: by stream, rule, step, expectation and shadow version.
+
+A job can name any number of rules and steps over time. Only the first of a stream are kept by name; later ones share one.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from pydantic import ValidationError
-from sqlalchemy import BigInteger, ColumnElement, delete, func, insert, select, type_coerce
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    Integer,
+    Text,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    select,
+    type_coerce,
+)
+from sqlalchemy.orm import Mapped, mapped_column
 
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.bounds import MOST_RULES, MOST_STEPS
+from tidegate.contracts.stream.counts import RuleCount, RuleKey
+from tidegate.contracts.stream.report import BatchReport, ExpectationResult
+from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.storage.expectations import ExpectationResultRow, ExpectationStore
-from tidegate.gateway.storage.ordering import ByCodePoint
-from tidegate.gateway.storage.shadows import ShadowStore
-from tidegate.gateway.storage.stream_sums import StreamSumStore
-from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow, StreamRow, fields_of, to_microseconds
+from tidegate.gateway.storage.stream_control import ControlStore
+from tidegate.gateway.storage.tables import (
+    BatchRow,
+    BatchRuleRow,
+    ByCodePoint,
+    Instant,
+    Store,
+    StreamRow,
+    Table,
+    to_microseconds,
+)
 
-_MICROSECOND = timedelta(microseconds=1)
-_SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
+OTHER: Final = "(other)"
+"""Rule and step under which all are counted for which a stream has no room; no contract can have a rule of that id."""
+
+
+class StreamRuleRow(Table):
+    """How many records of a stream violated one rule or keyword. `key` grows in the order in which they were first seen."""
+
+    __tablename__ = "stream_rules"
+    __table_args__ = (
+        UniqueConstraint("stream", "stage", "code", "severity", name="uq_stream_rules_identity"),
+    )
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    stream: Mapped[str] = mapped_column(Text)
+    stage: Mapped[str] = mapped_column(Text)
+    code: Mapped[str] = mapped_column(Text)
+    severity: Mapped[str] = mapped_column(Text)
+    records: Mapped[int] = mapped_column(BigInteger)
+
+
+class StreamStepRow(Table):
+    """How long the batches of a stream took in one step."""
+
+    __tablename__ = "stream_steps"
+
+    stream: Mapped[str] = mapped_column(Text, primary_key=True)
+    step: Mapped[str] = mapped_column(Text, primary_key=True)
+    milliseconds: Mapped[int] = mapped_column(BigInteger)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSums:
-    """What one stream has done since its first batch; the `epoch_` fields since its job last started."""
+class RuleSum:
+    """How many records of a stream violated one rule or keyword."""
 
-    stream: str
-    first_started_at: datetime
-    epoch: int
-    epoch_started_at: datetime
-    epoch_records: int
-    batches: int
+    stage: Stage
+    code: str
+    severity: Severity
     records: int
-    written: int
-    warned: int
-    alerted: int
-    quarantined: int
-    dropped: int
+
+
+class StreamSumStore(Store):
+    """Sums by rule and by step, as `stores.sums`."""
+
+    def add(self, report: BatchReport) -> Mapping[RuleKey, int]:
+        """Add a report that is new; return its counts by rule, those without room under OTHER.
+
+        Only in a write transaction: writers take turns.
+        """
+        counts = self._add_rules(report.stream, report.rules)
+        self._add_steps(report.stream, report.timings_ms)
+        self._session.flush()
+        return counts
+
+    def _add_steps(self, stream: str, milliseconds: Mapping[str, int]) -> None:
+        query = select(StreamStepRow).where(StreamStepRow.stream == stream)
+        rows = {row.step: row for row in self._session.scalars(query)}
+        for step, spent in milliseconds.items():
+            name = step if step in rows or len(rows) < MOST_STEPS else OTHER
+            if name not in rows:
+                rows[name] = StreamStepRow(stream=stream, step=name, milliseconds=0)
+                self._session.add(rows[name])
+            rows[name].milliseconds += spent
+
+    def _add_rules(self, stream: str, counts: Sequence[RuleCount]) -> Mapping[RuleKey, int]:
+        if not counts:
+            return {}
+        own = StreamRuleRow.stream == stream
+        codes = {OTHER, *(count.code for count in counts)}
+        query = select(StreamRuleRow).where(own, StreamRuleRow.code.in_(codes))
+        known: dict[RuleKey, StreamRuleRow] = {
+            (Stage(row.stage), row.code, Severity(row.severity)): row for row in self._session.scalars(query)
+        }
+        room = MOST_RULES - (self._session.scalar(select(func.count()).where(own)) or 0)
+        kept: Counter[RuleKey] = Counter()
+        for count in counts:
+            key = count.stage, count.code, count.severity
+            if key not in known and key not in kept:
+                room -= 1
+                if room < 0:
+                    key = Stage.RULE, OTHER, count.severity
+            kept[key] += count.records
+        new = []
+        for key, records in kept.items():
+            if key in known:
+                known[key].records += records
+            else:
+                stage, code, severity = key
+                new.append(
+                    {"stream": stream, "stage": stage.value, "code": code, "severity": severity.value}
+                    | {"records": records}
+                )
+        if new:
+            self._session.execute(insert(StreamRuleRow), new)
+        return kept
+
+    def rules(self, stream: str) -> Sequence[RuleSum]:
+        """List the sums by rule in the order in which the rules were first violated: new ones come last."""
+        query = select(StreamRuleRow).where(StreamRuleRow.stream == stream).order_by(StreamRuleRow.key)
+        return tuple(
+            RuleSum(Stage(row.stage), row.code, Severity(row.severity), row.records)
+            for row in self._session.scalars(query)
+        )
+
+    def milliseconds(self, stream: str) -> dict[str, int]:
+        """Return how long the batches took in each step."""
+        rows = self._session.scalars(
+            select(StreamStepRow).where(StreamStepRow.stream == stream).order_by(StreamStepRow.step)
+        )
+        return {row.step: row.milliseconds for row in rows}
+
+
+class ExpectationResultRow(Table):
+    """One expectation in one batch: the result itself, and beside it what queries look for."""
+
+    __tablename__ = "expectation_results"
+    __table_args__ = (Index("ix_expectation_results_committed", "stream", "committed_at"),)
+
+    batch_id: Mapped[int] = mapped_column(ForeignKey("batches.id"), primary_key=True)
+    expectation: Mapped[str] = mapped_column(Text, primary_key=True)
+    stream: Mapped[str] = mapped_column(Text)
+    committed_at: Mapped[datetime] = mapped_column(Instant)
+    outcome: Mapped[str] = mapped_column(Text)
+    agrees: Mapped[bool | None] = mapped_column(Boolean)
+    result: Mapped[str] = mapped_column(Text)
+
+
+@dataclass(frozen=True, slots=True)
+class PastResult:
+    """What became of an expectation in the batch `n` of an epoch, committed at an instant."""
+
+    epoch: int
+    n: int
+    committed_at: datetime
+    result: ExpectationResult
+
+
+class ExpectationStore(Store):
+    """Results of expectations, as `stores.expectations`."""
+
+    def add(self, batch_id: int, report: BatchReport) -> None:
+        """Keep the results of a report that is new."""
+        if report.expectations:
+            self._session.execute(
+                insert(ExpectationResultRow), [_row(batch_id, report, each) for each in report.expectations]
+            )
+
+    def between(
+        self, stream: str, since: datetime, until: datetime, limit: int, expectation: str | None = None
+    ) -> Sequence[PastResult]:
+        """List the results of batches committed in [since, until), newest first, at most `limit`."""
+        query = (
+            select(BatchRow.epoch, BatchRow.n, ExpectationResultRow.committed_at, ExpectationResultRow.result)
+            .join(BatchRow, BatchRow.id == ExpectationResultRow.batch_id)
+            .where(
+                ExpectationResultRow.stream == stream,
+                ExpectationResultRow.committed_at >= since,
+                ExpectationResultRow.committed_at < until,
+            )
+        )
+        if expectation is not None:
+            query = query.where(ExpectationResultRow.expectation == expectation)
+        newest = query.order_by(
+            ExpectationResultRow.committed_at.desc(),
+            ExpectationResultRow.batch_id.desc(),
+            ExpectationResultRow.expectation,
+        ).limit(limit)
+        return [
+            PastResult(epoch, n, committed_at, ExpectationResult.model_validate_json(result))
+            for epoch, n, committed_at, result in self._session.execute(newest)
+        ]
+
+
+def _row(batch_id: int, report: BatchReport, result: ExpectationResult) -> dict[str, object]:
+    return {
+        "batch_id": batch_id,
+        "expectation": result.id,
+        "stream": report.stream,
+        "committed_at": report.committed_at,
+        "outcome": result.outcome.value,
+        "agrees": result.agrees,
+        "result": result.model_dump_json(),
+    }
+
+
+class ShadowRow(Table):
+    """The findings of one stream's shadow, as JSON."""
+
+    __tablename__ = "stream_shadows"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    findings: Mapped[str] = mapped_column(Text)
+
+
+class ShadowStore(Store):
+    """Findings of shadows, as `stores.shadows`."""
+
+    def find(self, stream: str) -> ShadowFindings | None:
+        """Return the findings of a stream's last shadow; None before its first batch."""
+        row = self._session.get(ShadowRow, stream)
+        return None if row is None else ShadowFindings.model_validate_json(row.findings)
+
+    def forget(self, stream: str) -> None:
+        """Begin again: another shadow was declared."""
+        self._session.execute(delete(ShadowRow).where(ShadowRow.stream == stream))
+
+    def add(self, report: BatchReport) -> None:
+        """Add a report that is new, if it is about the shadow of now. Only in a write transaction: writers take turns."""
+        declared = ControlStore(self._session).find(report.stream).shadow
+        if report.shadow is None or report.shadow.version != declared:
+            return
+        before = self.find(report.stream)
+        is_same = before is not None and before.result.version == report.shadow.version
+        after = ShadowFindings(
+            stream=report.stream,
+            against=report.contract,
+            since=min(before.since, report.committed_at) if before and is_same else report.committed_at,
+            until=max(before.until, report.committed_at) if before and is_same else report.committed_at,
+            batches=before.batches + 1 if before and is_same else 1,
+            result=before.result.merged(report.shadow) if before and is_same else report.shadow,
+        )
+        self._session.merge(ShadowRow(stream=report.stream, findings=after.model_dump_json()))
+        self._session.flush()
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_SUMMED = ("records", "written", "warned", "alerted", "quarantined", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +301,8 @@ class Buckets:
         return tuple(self.since + self.width * index for index in range(self.count))
 
 
-class ReportStore:
+class ReportStore(Store):
     """Streams and their batch reports."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def report(self, stream: str, epoch: int, n: int) -> BatchReport | None:
         """Find one report by its identity."""
@@ -113,15 +345,14 @@ class ReportStore:
                 ],
             )
 
-    def sums(self) -> tuple[StreamSums, ...]:
+    def sums(self) -> tuple[StreamRow, ...]:
         """Return the sums of every stream, by name."""
         rows = self._session.scalars(select(StreamRow).order_by(ByCodePoint(StreamRow.stream)))
-        return tuple(_stream_sums(row) for row in rows)
+        return tuple(rows)
 
-    def sums_of(self, stream: str) -> StreamSums | None:
+    def sums_of(self, stream: str) -> StreamRow | None:
         """Return the sums of one stream, None for a stream that never reported."""
-        row = self._session.get(StreamRow, stream)
-        return None if row is None else _stream_sums(row)
+        return self._session.get(StreamRow, stream)
 
     def last_report(self, stream: str) -> BatchReport | None:
         """Return the report of the batch that the ledger reached last, in whatever order they came.
@@ -247,10 +478,6 @@ def _readable(kept: bytes) -> BatchReport | None:
         return BatchReport.model_validate_json(kept)
     except ValidationError:
         return None
-
-
-def _stream_sums(row: StreamRow) -> StreamSums:
-    return StreamSums(**fields_of(row, StreamSums))
 
 
 def _committed_in(since: datetime, until: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -1,4 +1,7 @@
-"""The queries of the registry. Stores keep and find rows; `gateway.registry` and `gateway.streams` decide what they mean."""
+"""Store contracts and their versions; give one transaction all stores.
+
+Stores keep and find rows; `gateway.registry` and `gateway.streams` decide what they mean.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,106 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select
+from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.gateway.storage.access import KeyStore, begins_with
-from tidegate.gateway.storage.adoptions import AdoptionStore
+from tidegate.gateway.storage.agreements import ConsumerStore, ProposalStore
 from tidegate.gateway.storage.audit import AuditStore
-from tidegate.gateway.storage.consumers import ConsumerStore
-from tidegate.gateway.storage.controls import ControlStore
-from tidegate.gateway.storage.expectations import ExpectationStore
-from tidegate.gateway.storage.lifecycle import LifecycleStore
-from tidegate.gateway.storage.ordering import ByCodePoint
-from tidegate.gateway.storage.proposals import ProposalStore
-from tidegate.gateway.storage.reconciliations import ReconciliationStore
-from tidegate.gateway.storage.reports import ReportStore
-from tidegate.gateway.storage.schemas import SchemaStore
-from tidegate.gateway.storage.shadows import ShadowStore
-from tidegate.gateway.storage.stream_sums import StreamSumStore
+from tidegate.gateway.storage.reports import ExpectationStore, ReportStore, ShadowStore, StreamSumStore
+from tidegate.gateway.storage.stream_control import AdoptionStore, ControlStore, ReconciliationStore
 from tidegate.gateway.storage.subject_settings import AssociationStore, SettingStore
-from tidegate.gateway.storage.subjects import SubjectStore
-from tidegate.gateway.storage.tables import ContractRow, VersionRow, fields_of
+from tidegate.gateway.storage.subjects import SchemaStore, SubjectStore
+from tidegate.gateway.storage.tables import (
+    ByCodePoint,
+    ContractRow,
+    StatusChangeRow,
+    Store,
+    VersionRow,
+    fields_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """What a version became at an instant."""
+
+    at: datetime
+    status: str
+    is_deleted: bool
+
+
+class LifecycleStore(Store):
+    """The life of contract versions, as `stores.lifecycle`."""
+
+    def record(self, registry_id: int, status: str, at: datetime) -> None:
+        """Note the first status of a new version."""
+        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+
+    def change_status(self, registry_id: int, status: str, at: datetime, note: str | None = None) -> None:
+        """Set the status of a version, and note when."""
+        self._update(registry_id, status=status, note=note)
+        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+
+    def delete(self, registry_id: int, status: str, at: datetime) -> None:
+        """Soft-delete a version of this status: it is enforced and listed no more."""
+        self._update(registry_id, deleted_at=at)
+        self._note(registry_id, StatusChange(at, status, is_deleted=True))
+
+    def undelete(self, registry_id: int, status: str, at: datetime) -> None:
+        """Bring a soft-deleted version back with a status."""
+        self._update(registry_id, deleted_at=None, status=status)
+        self._note(registry_id, StatusChange(at, status, is_deleted=False))
+
+    def purge(self, registry_id: int) -> None:
+        """Take a deleted version's document away; its name stays taken."""
+        self._update(registry_id, document=b"", is_purged=True, number=-registry_id)
+
+    def changes(self, registry_id: int) -> tuple[StatusChange, ...]:
+        """List what a version became, oldest first."""
+        query = select(StatusChangeRow).where(StatusChangeRow.registry_id == registry_id)
+        rows = self._session.scalars(query.order_by(StatusChangeRow.key))
+        return tuple(StatusChange(row.at, row.status, row.is_deleted) for row in rows)
+
+    def highest_as_of(self, contract_id: str, statuses: Sequence[str], at: datetime) -> int | None:
+        """Return the registry id of the version of highest precedence that had one of these statuses at an instant.
+
+        A version that was purged later counts too: its registry id is given, and its document is gone.
+        """
+        newest = (
+            select(StatusChangeRow.key)
+            .where(StatusChangeRow.registry_id == VersionRow.registry_id, StatusChangeRow.at <= at)
+            .order_by(StatusChangeRow.key.desc())
+            .limit(1)
+            .correlate(VersionRow)
+            .scalar_subquery()
+        )
+        query = (
+            select(VersionRow.registry_id)
+            .join(StatusChangeRow, StatusChangeRow.key == newest)
+            .where(
+                VersionRow.contract_id == contract_id,
+                StatusChangeRow.status.in_(statuses),
+                StatusChangeRow.is_deleted.is_(False),
+            )
+            .order_by(VersionRow.precedence.desc())
+            .limit(1)
+        )
+        return self._session.scalar(query)
+
+    def _update(self, registry_id: int, **values: object) -> None:
+        self._session.execute(
+            update(VersionRow).where(VersionRow.registry_id == registry_id).values(**values)
+        )
+
+    def _note(self, registry_id: int, change: StatusChange) -> None:
+        self._session.execute(
+            insert(StatusChangeRow).values(
+                registry_id=registry_id, at=change.at, status=change.status, is_deleted=change.is_deleted
+            )
+        )
+
 
 _HIGHEST_ID = 2**31 - 1
 
@@ -72,6 +154,7 @@ class Stores:
     """Everything that one transaction can reach."""
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         self.contracts = ContractStore(session)
         self.reports = ReportStore(session)
         self.audit = AuditStore(session)
@@ -90,12 +173,13 @@ class Stores:
         self.reconciliations = ReconciliationStore(session)
         self.adoptions = AdoptionStore(session)
 
+    def undo(self) -> None:
+        """Undo what was changed in this transaction, which keeps nothing of it."""
+        self._session.rollback()
 
-class ContractStore:
+
+class ContractStore(Store):
     """Contracts and their versions."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def contract_of_topic(self, topic: str) -> str | None:
         """Return the id of the contract that owns a topic."""
@@ -125,19 +209,9 @@ class ContractStore:
 
     def add_version(self, version: ContractVersion) -> ContractVersion:
         """Keep a new version under the `number` that it has; its `registry_id` is given here."""
-        row = VersionRow(
-            contract_id=version.contract_id,
-            number=version.number,
-            version=version.version,
-            precedence=version.precedence,
-            status=version.status,
-            domain=version.domain,
-            fingerprint=version.fingerprint,
-            document=version.document,
-            published_at=version.published_at,
-            is_purged=False,
-            note=version.note,
-        )
+        values = fields_of(version, ContractVersion)
+        del values["registry_id"], values["topic"]
+        row = VersionRow(**values)
         self._session.add(row)
         self._session.flush()
         return replace(version, registry_id=row.registry_id)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
 
-from tidegate.gateway.storage.subject_tables import AssociationRow, SettingRow
-from tidegate.gateway.storage.tables import fields_of
+from tidegate.gateway.storage.tables import AssociationRow, SettingRow, Store, fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +32,8 @@ class StoredAssociation:
     frozen: bool
 
 
-class SettingStore:
+class SettingStore(Store):
     """Settings by scope, as `stores.settings`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def setting(self, scope: str) -> Setting:
         """Return what is set in a scope."""
@@ -72,11 +67,8 @@ class SettingStore:
         self._session.expire_all()
 
 
-class AssociationStore:
+class AssociationStore(Store):
     """Associations of resources with subjects, as `stores.associations`."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
 
     def find(
         self,

@@ -1,22 +1,58 @@
-"""Pauses streams and lets them go on; takes what their jobs tell: spent error budgets, starts and ends."""
+"""The condition of streams: pauses by people, and what their jobs report of budgets, starts and ends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
-from tidegate.gateway.registry.contract_names import subject_of_contract, topic_of_contract, unknown_contract
+from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_of_contract, unknown_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
+
+
+class Condition(StrEnum):
+    """`ended`: its job was stopped by somebody, or had read everything; `stopped`: it stopped or failed by itself."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCondition:
+    """The condition of a stream since `at`; `reason`, `by` and `at` are None where no one told any."""
+
+    condition: Condition
+    reason: str | None = None
+    by: str | None = None
+    at: datetime | None = None
+
+
+def condition_of(
+    control: StreamControl, event: StreamEvent | None, last_committed_at: datetime | None
+) -> StreamCondition:
+    """Return the condition of a stream. A pause hides what its job told; a batch after an end shows that it runs again."""
+    if control.is_paused:
+        return StreamCondition(Condition.PAUSED, control.reason, control.by, control.at)
+    if event is None or event.kind is EventKind.STARTED:
+        return StreamCondition(Condition.RUNNING)
+    if last_committed_at is not None and last_committed_at > event.at:
+        return StreamCondition(Condition.RUNNING)
+    condition = Condition.ENDED if event.kind is EventKind.ENDED else Condition.STOPPED
+    return StreamCondition(condition, event.message, None, event.at)
+
 
 Announce = Callable[[StreamEvent | Trip | StreamControl], None]
 """Told of what a job told, or of a pause by a person: once, after it is kept."""
@@ -38,31 +74,23 @@ class StreamControls:
 
     def control(self, stream: str) -> StreamControl:
         """Return what holds for a stream. Raises NotFoundError for one without a contract."""
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.controls.find(stream)
-
-        return self._database.read(work)
 
     def pause(self, stream: str, reason: str | None, by: Principal = ANONYMOUS) -> StreamControl:
         """Pause a stream from its next batch on; one that is paused stays as it is. Raises NotFoundError."""
         at = self._now()
         told = reason or "paused without a reason"
-
-        def work(stores: Stores) -> tuple[StreamControl, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.is_paused:
-                return before, False
+                return before
             after = before.paused(told, by.name, at)
             keep_control(stores, (before, after), "stream.paused", subject, (by.name, at))
-            return after, True
-
-        control, is_new = self._database.write(work)
-        if is_new:
-            self._announce(control)
-        return control
+        self._announce(after)
+        return after
 
     def resume(self, stream: str, *, accept_batch: bool, by: Principal = ANONYMOUS) -> StreamControl:
         """Let a stream go on; with `accept_batch` over the batch that spent its error budget.
@@ -71,8 +99,7 @@ class StreamControls:
         is to be accepted and none tripped.
         """
         at = self._now()
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if accept_batch and before.trip is None:
@@ -87,13 +114,10 @@ class StreamControls:
             keep_control(stores, (before, after), action, subject, (by.name, at))
             return after
 
-        return self._database.write(work)
-
     def set_aside(self, stream: str, record: RecordPosition, by: Principal = ANONYMOUS) -> StreamControl:
         """Have the job quarantine one record without judging it; one that is set aside stays so. Raise NotFoundError."""
         at = self._now()
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.writing() as stores:
             topic = topic_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if record in before.set_aside:
@@ -103,8 +127,6 @@ class StreamControls:
             keep_control(stores, (before, after), "stream.record-set-aside", which, (by.name, at))
             return after
 
-        return self._database.write(work)
-
     def trip(self, stream: str, trip: Trip, by: Principal = ANONYMOUS) -> StreamControl:
         """Take note that a batch has spent the error budget, and pause the stream if the budget asks for it.
 
@@ -113,50 +135,37 @@ class StreamControls:
         """
         require_same(stream, trip.stream)
         at = self._now()
-
-        def work(stores: Stores) -> tuple[StreamControl, bool]:
+        with self._database.writing() as stores:
             topic = told_by(stores, stream, by)
             require_own(trip, topic)
             subject = subject_of(topic)
             before = stores.controls.find(stream)
             if stores.controls.is_told(trip.id):
-                return before, False
+                return before
             stores.controls.tell(trip)
             after = before.tripped(trip, by.name, at)
             keep_control(stores, (before, after), "stream.tripped", subject, (by.name, at))
-            return after, True
-
-        control, is_new = self._database.write(work)
-        if is_new:
-            self._announce(trip)
-        return control
+        self._announce(trip)
+        return after
 
     def tell(self, stream: str, event: StreamEvent, by: Principal = ANONYMOUS) -> bool:
         """Take note of a start or an end; False when it was told before. Raises as `trip` does."""
         require_same(stream, event.stream)
-
-        def work(stores: Stores) -> bool:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             if stores.controls.is_told(event.id):
                 return False
             stores.controls.tell(event)
-            return True
-
-        is_new = self._database.write(work)
-        if is_new:
-            self._announce(event)
-        return is_new
+        self._announce(event)
+        return True
 
     def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
         """Take note that the job of a stream lives; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
-
-        def work(stores: Stores) -> HeartbeatAnswer:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             stores.controls.beat(stream, at)
             return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
-
-        return self._database.write(work)
 
 
 def require_same(stream: str, told: str) -> None:

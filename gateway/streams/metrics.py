@@ -22,10 +22,10 @@ from tidegate.contracts.stream.report import BatchReport, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.reports import StreamSums
+from tidegate.gateway.storage.reports import RuleSum
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.storage.stream_sums import RuleSum
-from tidegate.gateway.streams.conditions import Condition, condition_of
+from tidegate.gateway.storage.tables import StreamRow
+from tidegate.gateway.streams.controls import Condition, condition_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20
@@ -47,7 +47,7 @@ class StreamFacts:
     stream: str
     control: StreamControl
     event: StreamEvent | None
-    sums: StreamSums | None = None
+    sums: StreamRow | None = None
     last: BatchReport | None = None
     topic: str = ""
     rules: Sequence[RuleSum] = ()
@@ -138,7 +138,7 @@ def _is_stopped(facts: StreamFacts) -> bool:
     return condition is Condition.STOPPED
 
 
-def _sums(facts: StreamFacts) -> StreamSums | None:
+def _sums(facts: StreamFacts) -> StreamRow | None:
     return facts.sums if facts.last else None
 
 

@@ -1,4 +1,4 @@
-"""Reads refused records from a quarantine topic, when somebody looks: bounded in count, bytes and time.
+"""Reads refused records from a quarantine topic, bounded in count, bytes and time; records who reveals hidden fields.
 
 Which topic is read follows from the stream's contract. Other records in it are never given out: a producer that writes to the
 topic could otherwise place them on the page of somebody who may not read them where they came from.
@@ -6,9 +6,10 @@ topic could otherwise place them on the page of somebody who may not read them w
 
 from __future__ import annotations
 
+import getpass
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,9 @@ from tidegate.contracts.errors import NotFoundError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence, headers_of, read_evidence
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
+from tidegate.gateway.access.principal import ANONYMOUS, Principal, Role, require
+from tidegate.gateway.storage.audit_chain import Change
+from tidegate.gateway.storage.database import Service
 
 FIRST_WINDOW = 64
 """Offsets looked at per topic in the first step back from the end; each further step doubles it."""
@@ -279,3 +283,30 @@ def _moment(milliseconds: int) -> datetime | None:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
     except OverflowError:
         return None
+
+
+ACTION = "record.revealed"
+ROLE = Role.APPROVER
+"""Who may reveal fields of the records of a subject."""
+MOST_PARTS = 200
+
+
+class Reveals(Service):
+    """Writes down who asks to see what."""
+
+    def note(self, by: Principal, subject: str, record: EventPointer, parts: Iterable[str]) -> None:
+        """Add one entry for each part of a record, all or none, before anything of it is shown.
+
+        `parts` are pointers of classified fields as the contract has them, or words such as `key`. Raises Forbidden.
+        """
+        require(by, ROLE, subject)
+        at, who = self._now(), name_of(by)
+        changes = [Change(at, who, ACTION, f"record:{record}#{part}") for part in parts]
+        with self._database.writing() as stores:
+            for change in changes:
+                stores.audit.append(change)
+
+
+def name_of(principal: Principal) -> str:
+    """Name who asks: with access control off, the user whose process this is."""
+    return f"local:{getpass.getuser()}" if principal is ANONYMOUS else principal.name

@@ -1,4 +1,4 @@
-"""Takes the wish that a stream be reconciled, has its job look, and keeps what it found."""
+"""A stream's ledger held against what was written: reconciliations, and adoptions that rebuild a lost ledger."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.contracts.stream.reconciliation import (
     ReconciliationRequest,
     ReconciliationResult,
     StreamReconciliation,
 )
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
-from tidegate.gateway.registry.contract_names import subject_of_contract
+from tidegate.gateway.registry.subject_scope import subject_of_contract
 from tidegate.gateway.storage.audit_chain import Change, content_hash
-from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.database import Database, Service
 from tidegate.gateway.streams.controls import told_by
 
 
@@ -66,8 +66,7 @@ class Reconciliations:
         Raises NotFoundError for a stream without a contract.
         """
         request = ReconciliationRequest(id=uuid4(), stream=stream, by=by.name, at=self._now())
-
-        def work(stores: Stores) -> tuple[StreamReconciliation, bool]:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             if (earlier := stores.reconciliations.open(stream)) is not None:
                 return StreamReconciliation(asked=earlier), False
@@ -77,8 +76,6 @@ class Reconciliations:
                 Change(request.at, by.name, "stream.reconciliation-asked", subject, None, made)
             )
             return StreamReconciliation(asked=request), True
-
-        return self._database.write(work)
 
     def answer(
         self, stream: str, request: UUID, result: ReconciliationResult, by: Principal = ANONYMOUS
@@ -90,8 +87,7 @@ class Reconciliations:
         """
         if result.findings is not None and result.findings.stream != stream:
             raise ConflictError(f"these are the findings of {result.findings.stream}, not of {stream}")
-
-        def work(stores: Stores) -> bool:
+        with self._database.writing() as stores:
             told_by(stores, stream, by)
             found = stores.reconciliations.find(stream, request)
             if found is None:
@@ -99,28 +95,55 @@ class Reconciliations:
             if not found.is_open:
                 return False
             stores.reconciliations.answer(request, result)
-            return True
-
-        is_new = self._database.write(work)
-        if is_new:
-            self._announce(result)
-        return is_new
+        self._announce(result)
+        return True
 
     def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
         """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
-
-        def work(stores: Stores) -> tuple[StreamReconciliation, ...]:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             return stores.reconciliations.all(stream)
 
-        return self._database.read(work)
-
     def seen(self, stream: str) -> SeenReconciliations | None:
         """Return what a page shows of a stream; None for one without a contract, which no one can ask about."""
-
-        def work(stores: Stores) -> SeenReconciliations | None:
+        with self._database.reading() as stores:
             if stores.contracts.topic_of(stream) is None:
                 return None
             return SeenReconciliations(stores.reconciliations.all(stream), stores.controls.heartbeat(stream))
 
-        return self._database.read(work)
+
+class Adoptions(Service):
+    """What people have adopted. Every adoption is an entry in the log of changes; its hash is that of the document."""
+
+    def keep(self, stream: str, adoption: Adoption, by: Principal = ANONYMOUS) -> bool:
+        """Keep an adoption that is about to be done; False when it was kept before.
+
+        Raises NotFoundError for a stream without a contract, ConflictError for an adoption of another stream or topic, or
+        another one under the same id.
+        """
+        if adoption.stream != stream:
+            raise ConflictError(f"this adopts the stream {adoption.stream}; post it there, not to {stream}")
+        kept = KeptAdoption(by=by.name, at=self._now(), adoption=adoption)
+        with self._database.writing() as stores:
+            subject = subject_of_contract(stores, stream)
+            topic = stores.contracts.topic_of(stream)
+            if adoption.topic != topic:
+                raise ConflictError(f"the contract {stream} is about topic {topic}, not {adoption.topic}")
+            if (earlier := stores.adoptions.find(adoption.id)) is not None:
+                if earlier.adoption != adoption:
+                    raise ConflictError(f"another adoption was kept under the id {adoption.id}")
+                return False
+            stores.adoptions.add(kept)
+            made = content_hash(adoption.model_dump(mode="json"))
+            stores.audit.append(Change(kept.at, by.name, "stream.adopted", subject, None, made))
+            return True
+
+    def all(self, stream: str) -> tuple[KeptAdoption, ...]:
+        """Return those that are kept, newest first. Raises NotFoundError for a stream without a contract."""
+        with self._database.reading() as stores:
+            subject_of_contract(stores, stream)
+            return stores.adoptions.all(stream)
+
+    def seen(self, stream: str) -> tuple[KeptAdoption, ...]:
+        """Return what a page shows of a stream, newest first; nothing for one without a contract."""
+        return self._database.read(lambda stores: stores.adoptions.all(stream))

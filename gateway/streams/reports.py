@@ -9,14 +9,20 @@ from datetime import datetime, timedelta
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.reports import Buckets, StreamSums
+from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
-from tidegate.gateway.streams.conditions import StreamCondition, condition_of
-from tidegate.gateway.streams.controls import require_own, require_same, told_by
+from tidegate.gateway.storage.tables import StreamRow
+from tidegate.gateway.streams.controls import (
+    StreamCondition,
+    condition_of,
+    require_own,
+    require_same,
+    told_by,
+)
 
 _RATE_WINDOW = timedelta(minutes=1)
 _SPARKLINE = timedelta(minutes=30), 48  # 24 hours
@@ -100,7 +106,7 @@ class RefusalBucket:
     counts: Mapping[tuple[Stage, str], int]
 
 
-class ReportBook:
+class ReportService:
     """Takes the batch reports of the jobs; tells `announce` of each that is new, after it is kept.
 
     With each new report some are deleted that are older than the newest of their stream by more than `retention`.
@@ -127,13 +133,9 @@ class ReportBook:
         may not report for the topic of the contract that the stream enforces.
         """
         require_same(stream, report.stream)
-
-        def work(stores: Stores) -> bool:
-            topic = told_by(stores, stream, by)
-            require_own(report, topic)
-            return self._keep(stores, report)
-
-        is_new = self._database.write(work)
+        with self._database.writing() as stores:
+            require_own(report, told_by(stores, stream, by))
+            is_new = self._keep(stores, report)
         if is_new:
             self._announce(report)
         return is_new
@@ -171,8 +173,7 @@ class StreamReader:
     def summaries(self) -> tuple[StreamSummary, ...]:
         """Return the state of every stream that ever reported and that may be seen, by name."""
         now = self._now()
-
-        def work(stores: Stores) -> tuple[StreamSummary, ...]:
+        with self._database.reading() as stores:
             topics = stores.contracts.topics()
             known = ((sums, topics.get(sums.stream)) for sums in stores.reports.sums())
             found = (
@@ -182,31 +183,23 @@ class StreamReader:
             )
             return tuple(each for each in found if each is not None)
 
-        return self._database.read(work)
-
     def summary(self, stream: str) -> StreamSummary:
         """Return the state of one stream. Raises NotFoundError."""
         now = self._now()
-
-        def work(stores: Stores) -> StreamSummary:
+        with self._database.reading() as stores:
             sums, topic = _known(stores, stream), stores.contracts.topic_of(stream)
             found = None if topic is None else _summary(stores, sums, topic, now)
             if found is None:
                 raise _unknown(stream)
             return found
 
-        return self._database.read(work)
-
     def batches(
         self, stream: str, since: datetime, until: datetime, limit: int = 1000
     ) -> tuple[BatchReport, ...]:
         """List the batches committed in [since, until), newest first, at most `limit`. Raises NotFoundError."""
-
-        def work(stores: Stores) -> tuple[BatchReport, ...]:
+        with self._database.reading() as stores:
             _known(stores, stream)
             return stores.reports.reports(stream, since, until, limit)
-
-        return self._database.read(work)
 
     def volumes(self, stream: str, since: datetime, until: datetime, buckets: int) -> tuple[SparkBucket, ...]:
         """Count records, and refused ones, in `buckets` equal slices of [since, until), empty ones included.
@@ -214,12 +207,9 @@ class StreamReader:
         Raises NotFoundError.
         """
         slices = Buckets(since, _width(until - since, buckets), buckets)
-
-        def work(stores: Stores) -> tuple[SparkBucket, ...]:
+        with self._database.reading() as stores:
             _known(stores, stream)
             return _volumes(stores, stream, slices)
-
-        return self._database.read(work)
 
     def refusals(
         self,
@@ -234,19 +224,16 @@ class StreamReader:
         The last slice may reach past `until` by less than one microsecond a bucket. Raises NotFoundError.
         """
         slices = Buckets(since, _width(until - since, buckets), buckets)
-
-        def work(stores: Stores) -> dict[int, dict[tuple[Stage, str], int]]:
+        with self._database.reading() as stores:
             _known(stores, stream)
-            return stores.reports.violations_by_bucket(stream, slices, severity)
-
-        found = self._database.read(work)
+            found = stores.reports.violations_by_bucket(stream, slices, severity)
         return tuple(
             RefusalBucket(start, start + slices.width, found.get(index, {}))
             for index, start in enumerate(slices.starts())
         )
 
 
-def _known(stores: Stores, stream: str) -> StreamSums:
+def _known(stores: Stores, stream: str) -> StreamRow:
     sums = stores.reports.sums_of(stream)
     if sums is None:
         raise _unknown(stream)
@@ -257,7 +244,7 @@ def _unknown(stream: str) -> NotFoundError:
     return NotFoundError(f"no batch of a stream {stream} was reported")
 
 
-def _summary(stores: Stores, sums: StreamSums, topic: str, now: datetime) -> StreamSummary | None:
+def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> StreamSummary | None:
     last = stores.reports.last_report(sums.stream)
     if last is None:
         return None
@@ -288,7 +275,7 @@ def _summary(stores: Stores, sums: StreamSums, topic: str, now: datetime) -> Str
     )
 
 
-def _recent_rate(stores: Stores, sums: StreamSums, now: datetime) -> float:
+def _recent_rate(stores: Stores, sums: StreamRow, now: datetime) -> float:
     """Return the rate over the last minute, or since the stream began if that is shorter ago."""
     records = stores.reports.records_between(sums.stream, now - _RATE_WINDOW, now + _MICROSECOND)
     return _rate(records, min(_RATE_WINDOW, now - sums.first_started_at))
@@ -315,3 +302,66 @@ def _volumes(stores: Stores, stream: str, buckets: Buckets) -> tuple[SparkBucket
 def _width(span: timedelta, buckets: int) -> timedelta:
     """Return the width of a bucket, rounded up so that `buckets` of them cover the span."""
     return max(-(-span // buckets), _MICROSECOND)
+
+
+_MOST = 10_000
+_GOOD = frozenset({ExpectationOutcome.MET, ExpectationOutcome.SKIPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationHistory:
+    """One expectation in a range of time: its results, newest first, never none.
+
+    `judged` counts the batches that it judged, `unmet` those that were not as expected, `disagreements` those in
+    which Great Expectations, asked too, said something else.
+    """
+
+    expectation: str
+    results: tuple[PastResult, ...]
+    judged: int
+    unmet: int
+    disagreements: int
+
+    @property
+    def last(self) -> PastResult:
+        """The newest result."""
+        return self.results[0]
+
+
+class ExpectationReader:
+    """Reads what became of expectations."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def results(
+        self,
+        stream: str,
+        since: datetime,
+        until: datetime,
+        limit: int = _MOST,
+        expectation: str | None = None,
+    ) -> tuple[PastResult, ...]:
+        """List the results in batches committed in [since, until), newest first. Raises NotFoundError."""
+        with self._database.reading() as stores:
+            if stores.reports.sums_of(stream) is None:
+                raise NotFoundError(f"no batch of a stream {stream} was reported")
+            return tuple(stores.expectations.between(stream, since, until, limit, expectation))
+
+    def history(self, stream: str, since: datetime, until: datetime) -> tuple[ExpectationHistory, ...]:
+        """Return each expectation of the newest results in a range, by its id. Raises NotFoundError."""
+        by_id: dict[str, list[PastResult]] = {}
+        for each in self.results(stream, since, until):
+            by_id.setdefault(each.result.id, []).append(each)
+        return tuple(_history(name, tuple(found)) for name, found in sorted(by_id.items()))
+
+
+def _history(name: str, found: tuple[PastResult, ...]) -> ExpectationHistory:
+    outcomes = [each.result.outcome for each in found]
+    return ExpectationHistory(
+        name,
+        found,
+        judged=sum(outcome is not ExpectationOutcome.SKIPPED for outcome in outcomes),
+        unmet=sum(outcome not in _GOOD for outcome in outcomes),
+        disagreements=sum(each.result.agrees is False for each in found),
+    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from tidegate.contracts.document.model import DataContract, Status
 from tidegate.contracts.errors import ConflictError, NotFoundError
@@ -13,10 +11,9 @@ from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.registry.changes import Review, review
-from tidegate.gateway.registry.contract_names import subject_of_contract
 from tidegate.gateway.registry.lifecycle import find_alive
-from tidegate.gateway.registry.subject_scope import ENFORCED
-from tidegate.gateway.storage.database import Database
+from tidegate.gateway.registry.subject_scope import ENFORCED, subject_of_contract
+from tidegate.gateway.storage.database import Service
 from tidegate.gateway.storage.sql import ContractVersion, Stores
 from tidegate.gateway.streams.controls import keep_control
 
@@ -35,12 +32,8 @@ class Promotion:
     shadow: ShadowFindings | None
 
 
-class Shadows:
+class Shadows(Service):
     """Declares shadows and gives what they found. Every change is an entry in the log of changes."""
-
-    def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._now = now
 
     def declare(self, stream: str, version: str | None, by: Principal = ANONYMOUS) -> StreamControl:
         """Have a version judged beside the enforced one from the next batch on; with None no more.
@@ -49,8 +42,7 @@ class Shadows:
         ConflictError for a version that is enforced or retired, ContractError for one that does not compile.
         """
         at = self._now()
-
-        def work(stores: Stores) -> StreamControl:
+        with self._database.writing() as stores:
             subject = subject_of_contract(stores, stream)
             before = stores.controls.find(stream)
             if before.shadow == version:
@@ -63,12 +55,9 @@ class Shadows:
             keep_control(stores, (before, after), action, subject, (by.name, at))
             return after
 
-        return self._database.write(work)
-
     def findings(self, stream: str) -> ShadowFindings:
         """Return what the shadow has found, also after it was ended. Raises NotFoundError when it has seen no batch."""
-
-        def work(stores: Stores) -> ShadowFindings:
+        with self._database.reading() as stores:
             subject_of_contract(stores, stream)
             found = stores.shadows.find(stream)
             if found is None:
@@ -76,8 +65,6 @@ class Shadows:
                     f"no batch of {stream} was judged by a shadow yet; declare one with tidegate shadow {stream} VERSION"
                 )
             return found
-
-        return self._database.read(work)
 
     def seen(self, stream: str) -> tuple[str | None, ShadowFindings | None]:
         """Return the version that is declared and what the last one found; None for what there is not."""
@@ -87,8 +74,7 @@ class Shadows:
 
     def promotion(self, contract_id: str, version: str) -> Promotion:
         """Return what would change if a version became active. Changes nothing. Raises NotFoundError, ContractError."""
-
-        def work(stores: Stores) -> Promotion:
+        with self._database.reading() as stores:
             found = find_alive(stores, contract_id, version)
             enforced = stores.contracts.highest(contract_id, ENFORCED)
             contract = DataContract.model_validate_json(found.document)
@@ -100,8 +86,6 @@ class Shadows:
                 review(stores, contract),
                 shadow if shadow and shadow.result.version == version else None,
             )
-
-        return self._database.read(work)
 
 
 def _require_shadow(stores: Stores, stream: str, version: str) -> None:

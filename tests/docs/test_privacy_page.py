@@ -16,7 +16,7 @@ from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.masked_values import MaskedValues
 from tidegate.gateway.access.principal import Role
-from tidegate.gateway.streams.reveals import ACTION, ROLE
+from tidegate.gateway.streams.quarantine import ACTION, ROLE
 
 PAGE = Path("docs/explanation/privacy.md").read_text("utf-8")
 KEY = MaskKey.of("0123456789abcdef0123456789abcdef")

@@ -21,11 +21,11 @@ from tests.integration.enforce.registry import Registry
 from tests.integration.secured_broker import SecuredBroker, Way, way_in
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.output_topics import quarantine_topic
-from tidegate.gateway.broker import BrokerProbe
 from tidegate.gateway.embedded.broker import BrokerOptions
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.gateway.embedded.java import Java
 from tidegate.gateway.embedded.processes import RunDirectory
+from tidegate.gateway.health import BrokerProbe
 from tidegate.gateway.streams.quarantine import Origin, QuarantineReader
 from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.settings import JobSettings

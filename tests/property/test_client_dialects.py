@@ -16,9 +16,9 @@ from tidegate.contracts.document.model import JsonSchema
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.registry.schema_compatibility import Earlier, check_compatibility
-from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST, without_dialect
 from tidegate.gateway.registry.schemas.entities import Config
 from tidegate.gateway.registry.schemas.errors import Refused
+from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST, without_dialect
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema, parse_schema
 
 

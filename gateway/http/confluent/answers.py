@@ -7,7 +7,7 @@ import json
 from starlette.responses import Response
 
 from tidegate.contracts.errors import TidegateError
-from tidegate.gateway.access.errors import AccessError, Forbidden
+from tidegate.gateway.access.principal import AccessError, Forbidden
 from tidegate.gateway.http import problems
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"

@@ -19,8 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.gateway.access.errors import AccessError
-from tidegate.gateway.access.principal import Principal
+from tidegate.gateway.access.principal import AccessError, Principal
 from tidegate.gateway.http import problems
 from tidegate.gateway.http.confluent.answers import confluent_answer
 from tidegate.gateway.http.confluent.calls import (

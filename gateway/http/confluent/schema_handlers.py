@@ -10,8 +10,7 @@ from tidegate.gateway.registry.schemas.errors import schema_not_found
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, EVERY_CONTEXT, context_of
 from tidegate.gateway.registry.schemas.parsing import SCHEMA_TYPES
 from tidegate.gateway.registry.subject_reading import ListedSubjects, Page, has_rule_type
-from tidegate.gateway.storage.schemas import StoredSchema
-from tidegate.gateway.storage.subjects import Deleted
+from tidegate.gateway.storage.subjects import Deleted, StoredSchema
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 

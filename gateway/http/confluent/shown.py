@@ -15,10 +15,9 @@ from tidegate.gateway.registry.schema_content import (
 )
 from tidegate.gateway.registry.schemas.entities import Metadata, Reference
 from tidegate.gateway.registry.schemas.errors import Refused, WeakerContract
-from tidegate.gateway.registry.schemas.tags import with_inline_tags
+from tidegate.gateway.registry.schemas.fields import with_inline_tags
 from tidegate.gateway.registry.subject_reading import SubjectReader
-from tidegate.gateway.storage.schemas import StoredSchema
-from tidegate.gateway.storage.subjects import SubjectVersion
+from tidegate.gateway.storage.subjects import StoredSchema, SubjectVersion
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMATS = ("", "default", "resolved", "ignore_extensions", "serialized")

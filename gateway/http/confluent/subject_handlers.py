@@ -9,11 +9,11 @@ import structlog
 from tidegate.gateway.http.confluent.calls import Answer, Call
 from tidegate.gateway.http.confluent.schema_handlers import is_visible
 from tidegate.gateway.http.confluent.shown import show_version
-from tidegate.gateway.registry.registration import Manner, Registration
+from tidegate.gateway.registry.registration import Registration, RegistrationOptions
 from tidegate.gateway.registry.schema_content import whole_name
-from tidegate.gateway.registry.schemas.dialects import NAMES
 from tidegate.gateway.registry.schemas.entities import SchemaRequest, TagRequest
 from tidegate.gateway.registry.schemas.errors import Refused, no_such_reference, too_large
+from tidegate.gateway.registry.schemas.json_schema import NAMES
 from tidegate.gateway.registry.schemas.names import EVERY_CONTEXT, context_of
 from tidegate.gateway.registry.subject_reading import ListedSubjects, version_number
 
@@ -103,7 +103,9 @@ def tag_version(call: Call) -> Answer:
 def _register(call: Call, request: SchemaRequest, *, normalize: bool) -> Answer:
     registration = call.factory.registration()
     done = registration.register(
-        call.subject, request, Manner(call.principal, normalize=normalize, force=call.flag("force"))
+        call.subject,
+        request,
+        RegistrationOptions(call.principal, normalize=normalize, force=call.flag("force")),
     )
     if done.is_new:
         _log.info("schema_registered", subject=done.version.subject, version=done.version.number)

@@ -9,7 +9,7 @@ from tidegate.contracts.errors import NotFoundError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.layout import Line, lay_out
 from tidegate.gateway.registry.publication import LATEST, Registry
-from tidegate.gateway.storage.proposals import Proposal
+from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
 
 MOST_LINES = 2000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
-from tidegate.gateway.streams.expectations import ExpectationHistory
+from tidegate.gateway.streams.reports import ExpectationHistory
 
 _LABELS = {
     ExpectationOutcome.MET: ("met", "as expected"),

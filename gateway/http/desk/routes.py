@@ -19,8 +19,7 @@ from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ContractError, NotFoundError, Problem, TidegateError, Unavailable
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
 from tidegate.contracts.stream.output_topics import source_of_quarantine
-from tidegate.gateway.access.errors import AccessError
-from tidegate.gateway.access.principal import Principal, Role, require
+from tidegate.gateway.access.principal import AccessError, Principal, Role, require
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.dependencies import FactoryDep, read_body
 from tidegate.gateway.http.desk import contract_views, record_views, stream_views
@@ -31,10 +30,9 @@ from tidegate.gateway.http.desk.rendering import ASSETS, asset, asset_response, 
 from tidegate.gateway.http.desk.shadow_views import ShadowView
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import InvalidBody, status_of
-from tidegate.gateway.registry.writers import with_writers
+from tidegate.gateway.registry.judging import with_writers
 from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
-from tidegate.gateway.streams.quarantine import Origin, QuarantinedRecord
-from tidegate.gateway.streams.reveals import MOST_PARTS, ROLE
+from tidegate.gateway.streams.quarantine import MOST_PARTS, ROLE, Origin, QuarantinedRecord
 
 LATEST_RECORDS = 20
 MOST_FORM_BYTES = 64 * 1024

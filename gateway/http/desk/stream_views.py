@@ -11,7 +11,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
 from tidegate.gateway.http.desk.ranges import Range, range_named
-from tidegate.gateway.streams.conditions import Condition
+from tidegate.gateway.streams.controls import Condition
 from tidegate.gateway.streams.reports import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
 SILENT_AFTER = timedelta(minutes=2)

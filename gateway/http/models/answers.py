@@ -12,7 +12,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.models.examples import REPORT
 from tidegate.gateway.http.models.problems import ProblemPlace
-from tidegate.gateway.streams.conditions import Condition
+from tidegate.gateway.streams.controls import Condition
 
 _VERSION: dict[str, Any] = {
     "registry_id": 3,

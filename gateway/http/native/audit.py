@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from tidegate.gateway.audit.log import AuditPage
+from tidegate.gateway.audit import AuditPage
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.problems import responses
 from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained, document

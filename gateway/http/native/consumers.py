@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Depends, Path, Response
 
 from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
-from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.conversions import acknowledgement_info, change_info, consumer_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep

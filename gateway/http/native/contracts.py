@@ -12,7 +12,7 @@ from pydantic import AwareDatetime
 
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.errors import Problem
-from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.access.limits import checked
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.conversions import (
     contract_detail,

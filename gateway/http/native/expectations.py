@@ -13,7 +13,7 @@ from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.models.examples import EXPECTATION_RESULT, REPORT
 from tidegate.gateway.http.native.streams import StreamName, TimeRangeDep
 from tidegate.gateway.http.problems import responses
-from tidegate.gateway.storage.expectations import PastResult
+from tidegate.gateway.storage.reports import PastResult
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
 

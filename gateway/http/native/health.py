@@ -7,9 +7,9 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
+from tidegate.gateway.health import BrokerState
 from tidegate.gateway.http.dependencies import FactoryDep
 from tidegate.gateway.http.problems import responses
-from tidegate.gateway.storage.readiness import BrokerState
 
 router = APIRouter(prefix="/health", tags=["health"])
 

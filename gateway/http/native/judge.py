@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.conversions import judgement_info
 from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
 from tidegate.gateway.http.models.answers import JudgementInfo

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.stream.control import StreamControl
 from tidegate.contracts.stream.shadow import ShadowFindings
-from tidegate.gateway.access.check_turns import checked
+from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.conversions import change_info
 from tidegate.gateway.http.dependencies import FactoryDep, json_content
 from tidegate.gateway.http.gate import PrincipalDep

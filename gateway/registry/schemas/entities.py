@@ -1,12 +1,14 @@
-"""What clients send and receive: schemas with references, metadata and rule sets; settings; associations.
+"""What clients send and receive: schemas with references, metadata and rule sets; settings; associations; a schema's GUID.
 
-Members that are not known are passed over, as the peer does when a client asks it to (`Confluent-Accept-Unknown-
-Properties`). Sets and maps are kept sorted, because the GUID of a schema hashes them in that order.
+Unknown members are ignored, as the peer does when a client asks for it (`Confluent-Accept-Unknown-Properties`).
+Sets and maps are kept sorted, because the GUID of a schema hashes them in that order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -195,3 +197,56 @@ class AssociationRequest(Entity):
     resource_id: str = Field(alias="resourceId", min_length=1)
     resource_type: str = Field(default="topic", alias="resourceType", min_length=1)
     associations: tuple[AssociationInfo, ...] = ()
+
+
+_GIVEN = b"\x01"
+"""Stands before metadata and rule set, to tell empty ones from none."""
+
+
+def schema_guid(
+    text: str, references: tuple[Reference, ...], metadata: Metadata | None, rule_set: RuleSet | None
+) -> str:
+    """Return the GUID of a schema by its canonical text and what belongs to it."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for part in _parts(text, references, metadata, rule_set):
+        digest.update(part if isinstance(part, bytes) else part.encode())
+    return str(uuid.UUID(bytes=digest.digest()))
+
+
+def _parts(
+    text: str, references: tuple[Reference, ...], metadata: Metadata | None, rule_set: RuleSet | None
+) -> Iterator[str | bytes]:
+    yield text
+    for reference in references:
+        yield reference.name
+        yield reference.subject
+        yield reference.version.to_bytes(4, signed=True)
+    if metadata is not None:
+        yield _GIVEN
+        for path, tags in metadata.tags.items():
+            yield path
+            yield from tags
+        for name, value in metadata.properties.items():
+            yield name
+            yield value
+        yield from metadata.sensitive
+    if rule_set is not None:
+        yield _GIVEN
+        for rule in rule_set.rules():
+            yield from _rule_parts(rule)
+
+
+def _rule_parts(rule: Rule) -> Iterator[str | bytes]:
+    yield rule.name
+    yield rule.doc or ""
+    yield rule.kind
+    yield rule.mode
+    yield rule.type
+    yield from rule.tags
+    for name, value in rule.params.items():
+        yield name
+        yield value
+    yield rule.expr or ""
+    yield rule.on_success or ""
+    yield rule.on_failure or ""
+    yield b"\x01" if rule.disabled else b""

@@ -1,4 +1,4 @@
-"""Confluent's rules as rules of a contract, as far as the judge has words for them.
+"""Confluent's rules and tags in the words of a contract, as far as the judge has words for them.
 
 A condition in CEL over the whole message becomes a `cel` rule over `this`; one of type CEL_FIELD becomes a rule for
 each field that it is about, and so does a rule that the schema carries inline. Confluent's meaning is kept: a value
@@ -16,19 +16,127 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from tidegate.contracts.compatibility.finding import overlap
+from tidegate.contracts.document.fields import join
 from tidegate.contracts.document.model import AvroSchema, DataContract
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.terms import OnViolation
-from tidegate.contracts.rules.cel import Outcome, outcome_of
+from tidegate.contracts.privacy.classes import WHOLE_RECORD, classes_of
+from tidegate.contracts.rules.cel import Outcome, gives, outcome_of
 from tidegate.contracts.verdict import Severity
 from tidegate.gateway.registry.schemas.entities import AVRO, JSON, Metadata, Rule, RuleSet
-from tidegate.gateway.registry.schemas.expressions import assertion, condition, quoted
-from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of
+from tidegate.gateway.registry.schemas.fields import Field, Fields, fields_of, with_inline_tags
 from tidegate.gateway.registry.schemas.parsing import ParsedSchema
-from tidegate.gateway.registry.schemas.tags import with_inline_tags
+
+_LITERAL = re.compile(
+    r"""[rRbB]{0,2}(?:'''.*?'''|\"\"\".*?\"\"\"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
+)
+NAMES = ("value", "parent", "this")
+"""What an expression about a field can name; one about a record has only the last."""
+
+
+def condition(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
+    """Write a condition, with its guard if it has one, as an expression that gives true or false.
+
+    An error in the guard is one of the condition: a client fails then, too.
+    """
+    guard, semicolon, test = _split(expression)
+    known = NAMES if is_of_field else NAMES[-1:]
+    if not semicolon:
+        return _boolean(renamed(guard, names), known)
+    test = _boolean(renamed(test, names), known)
+    return f"({renamed(guard, names)}) ? ({test}) : true" if guard else test
+
+
+def assertion(expression: str, names: Mapping[str, str], *, is_of_field: bool) -> str:
+    """Write an inline rule, which gives true or an empty text for a good value, as one that gives true or false."""
+    written = renamed(expression.strip(), names)
+    match gives(written, NAMES if is_of_field else NAMES[-1:]):
+        case "string":
+            return f"({written}) == ''"
+        case "dyn":
+            return f"({written}) in [true, '']"
+        case _:
+            return written
+
+
+def parts_of(expression: str) -> tuple[str, ...]:
+    """Return the guard and the condition of an expression, or what is there of them."""
+    guard, _, test = _split(expression)
+    return tuple(part for part in (guard, test) if part)
+
+
+def renamed(expression: str, names: Mapping[str, str]) -> str:
+    """Write other expressions for some of the names in an expression; literals and members are no names."""
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, names))})\b(?!\s*\()")
+    parts: list[str] = []
+    end = 0
+    for literal in _LITERAL.finditer(expression):
+        parts += [_replaced(pattern, names, expression[end : literal.start()]), literal[0]]
+        end = literal.end()
+    return "".join([*parts, _replaced(pattern, names, expression[end:])])
+
+
+def quoted(text: str) -> str:
+    """Write a string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
+def _replaced(pattern: re.Pattern[str], names: Mapping[str, str], text: str) -> str:
+    return pattern.sub(lambda match: names[match[1]], text)
+
+
+def _boolean(expression: str, known: tuple[str, ...]) -> str:
+    """Make sure of a result that is true or false: a member of a record may be anything, and is then a failure."""
+    return f"({expression}) == true" if gives(expression, known) == "dyn" else expression
+
+
+def _split(expression: str) -> tuple[str, str, str]:
+    """Cut `guard ; condition` at a semicolon that stands in no literal."""
+    blank = _LITERAL.sub(lambda match: " " * len(match[0]), expression)
+    at = blank.find(";")
+    if at < 0:
+        return expression.strip(), "", ""
+    return expression[:at].strip(), ";", expression[at + 1 :].strip()
+
+
+CLASS_PREFIX: Final = "confluent:"
+"""Begins the classes that come from metadata; the next registration replaces them."""
+
+
+def with_tags(contract: DataContract, schema: ParsedSchema, metadata: Metadata | None) -> DataContract:
+    """Classify the fields that the tags of metadata name; what the contract says of a field itself goes before.
+
+    A tag of the whole record classifies each of its fields.
+    """
+    own = {
+        pointer: name
+        for pointer, name in contract.classification.items()
+        if not name.startswith(CLASS_PREFIX)
+    }
+    tags = metadata.tags if metadata is not None else {}
+    found: dict[str, str] = {}
+    if tags:
+        text = with_inline_tags(schema.schema_type, json.dumps(schema.definition), tags)
+        tagged = contract.schema_.model_copy(update={"definition": json.loads(text)})
+        bare = contract.model_copy(update={"schema_": tagged, "classification": {}, "mask": {}})
+        found = dict(classes_of(bare).by_pointer)
+        whole = found.pop(WHOLE_RECORD, None)
+        if whole is not None:
+            found |= dict.fromkeys(_fields(schema.definition), whole)
+    imported = {pointer: f"{CLASS_PREFIX}{name}" for pointer, name in found.items()}
+    return contract.model_copy(update={"classification": imported | own})
+
+
+def _fields(definition: Any) -> list[str]:
+    if not isinstance(definition, dict):
+        return []
+    names = [*definition.get("properties", {}), *(each["name"] for each in definition.get("fields", ()))]
+    return [join((name,)) for name in names]
+
 
 PREFIX = "confluent."
 """Begins the ids of rules that come from a rule set; the next registration replaces them."""

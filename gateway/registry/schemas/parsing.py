@@ -15,18 +15,19 @@ from tidegate.contracts.formats.avro import AvroFormat
 from tidegate.contracts.formats.avro_types import depth_exceeds
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.gateway.registry.schemas.avro_text import avro_text, named_types, with_types
-from tidegate.gateway.registry.schemas.dialects import (
+from tidegate.gateway.registry.schemas.entities import AVRO, JSON, PROTOBUF
+from tidegate.gateway.registry.schemas.errors import Refused, invalid_schema
+from tidegate.gateway.registry.schemas.json_schema import (
     DRAFT_7,
     Difference,
+    bundled,
     differences,
     foreign_reference,
+    json_text,
     names_draft,
     read_as,
     without_dialect,
 )
-from tidegate.gateway.registry.schemas.entities import AVRO, JSON, PROTOBUF
-from tidegate.gateway.registry.schemas.errors import Refused, invalid_schema
-from tidegate.gateway.registry.schemas.json_text import bundled, json_text
 
 SCHEMA_TYPES = (JSON, AVRO)
 MAX_DEPTH: Final = 256

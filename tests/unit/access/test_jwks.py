@@ -14,7 +14,7 @@ from joserfc.jwk import OctKey, RSAKey
 from structlog.testing import capture_logs
 
 from tidegate.contracts.errors import SettingsError, Unavailable
-from tidegate.gateway.access.jwks import IssuerKeys, read_key_set, reader
+from tidegate.gateway.access.tokens import IssuerKeys, read_key_set, reader
 
 FIRST, SECOND = (RSAKey.generate_key(2048, auto_kid=True) for _ in range(2))
 

@@ -11,8 +11,14 @@ import pytest
 
 from tidegate.contracts.errors import ConflictError, NotFoundError, SettingsError
 from tidegate.gateway.access.authentication import read_basic
-from tidegate.gateway.access.key_administration import KeyCabinet
-from tidegate.gateway.access.keys import Credentials, KeyRing, new_credentials, read_token, secret_hash
+from tidegate.gateway.access.keys import (
+    Credentials,
+    KeyRing,
+    KeyService,
+    new_credentials,
+    read_token,
+    secret_hash,
+)
 from tidegate.gateway.access.principal import Grant, Role, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.storage.access import StoredKey
@@ -121,17 +127,17 @@ def test_two_keys_share_nothing() -> None:
 
 class TestCabinet:
     @pytest.fixture
-    def cabinet(self, factory: Factory) -> KeyCabinet:
+    def cabinet(self, factory: Factory) -> KeyService:
         return factory.keys()
 
-    def test_a_secret_is_nowhere_in_the_database(self, factory: Factory, cabinet: KeyCabinet) -> None:
+    def test_a_secret_is_nowhere_in_the_database(self, factory: Factory, cabinet: KeyService) -> None:
         made = cabinet.create("job", VIEWER, "cli:x")
         (kept,) = cabinet.all()
         assert kept.secret_hash == secret_hash(made.secret)
         assert made.secret not in str(kept)
         assert made.secret not in str(factory.audit().page(0, 10))
 
-    def test_making_and_revoking_stand_in_the_audit_log(self, factory: Factory, cabinet: KeyCabinet) -> None:
+    def test_making_and_revoking_stand_in_the_audit_log(self, factory: Factory, cabinet: KeyService) -> None:
         made = cabinet.create("job", VIEWER, "cli:x")
         cabinet.revoke(made.key_id, "cli:y")
         entries = factory.audit().page(0, 10).entries
@@ -141,7 +147,7 @@ class TestCabinet:
         assert entries[0].before is None
         assert entries[0].after == entries[1].before != entries[1].after
 
-    def test_a_key_is_revoked_once_and_stays(self, cabinet: KeyCabinet) -> None:
+    def test_a_key_is_revoked_once_and_stays(self, cabinet: KeyService) -> None:
         made = cabinet.create("job", VIEWER, "cli:x")
         assert cabinet.revoke(made.key_id, "cli:x").revoked_at is not None
         with pytest.raises(ConflictError, match="was revoked at"):
@@ -161,18 +167,18 @@ class TestCabinet:
     )
     def test_a_key_without_a_use_is_refused(
         self,
-        cabinet: KeyCabinet,
+        cabinet: KeyService,
         name: str,
         grants: tuple[Grant, ...],
         expires_at: datetime | None,
         reason: str,
     ) -> None:
-        late = KeyCabinet(cabinet._database, lambda: NOON + timedelta(days=1))
+        late = KeyService(cabinet._database, lambda: NOON + timedelta(days=1))
         with pytest.raises(SettingsError, match=reason):
             late.create(name, grants, "cli:x", expires_at)
         assert cabinet.all() == ()
 
-    def test_a_key_that_cannot_be_logged_is_not_made(self, factory: Factory, cabinet: KeyCabinet) -> None:
+    def test_a_key_that_cannot_be_logged_is_not_made(self, factory: Factory, cabinet: KeyService) -> None:
         factory.database.write(lambda stores: stores.audit.append(Change(NOON, "a", "b", "c")))
         with pytest.raises(UnicodeEncodeError):
             cabinet.create("job", VIEWER, "cli:\ud800")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.gateway.access.errors import TooManyRequests
 from tidegate.gateway.access.limits import RateLimit
+from tidegate.gateway.access.principal import TooManyRequests
 from tidegate.gateway.settings import GatewaySettings
 
 from .conftest import Hire

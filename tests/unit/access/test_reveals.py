@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from tidegate.contracts.stream.evidence import EventPointer
-from tidegate.gateway.access.errors import Forbidden
-from tidegate.gateway.access.principal import ANONYMOUS, Principal, read_grants
+from tidegate.gateway.access.principal import ANONYMOUS, Forbidden, Principal, read_grants
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.routes import read_parts
 from tidegate.gateway.http.problems import InvalidBody
-from tidegate.gateway.streams.reveals import name_of
+from tidegate.gateway.streams.quarantine import name_of
 
 from .conftest import Hire, Person
 from .test_native_face import registry

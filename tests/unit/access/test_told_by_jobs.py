@@ -12,7 +12,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.access.principal import ANONYMOUS
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.models.examples import REPORT
-from tidegate.gateway.storage.stream_sums import OTHER
+from tidegate.gateway.storage.reports import OTHER
 
 from .conftest import Hire, Person
 from .test_native_face import HIDDEN, registry

@@ -11,8 +11,7 @@ import pytest
 
 from tests.unit.alerts.mail_server import HOST, PASSWORD, USER, MailServer, mail_server, make_certificate
 from tidegate.gateway.alerts.alert import Alert, AlertKind
-from tidegate.gateway.alerts.mail import Email
-from tidegate.gateway.alerts.target import TargetError
+from tidegate.gateway.alerts.channels import Email, TargetError
 
 RECEIVERS = ("a@example.org", "b@example.org")
 

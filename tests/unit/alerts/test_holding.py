@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.gateway.alerts.alert import Alert, AlertKind
-from tidegate.gateway.alerts.holding import Holding
+from tidegate.gateway.alerts.sending import Holding
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.verdict import Disposition
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.registry.schemas.dialects import DRAFT_7, NEWEST, differences
+from tidegate.gateway.registry.schemas.json_schema import DRAFT_7, NEWEST, differences
 
 MakeContract = Callable[..., bytes]
 NATIVE = "/api/v1/contracts"

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.confluent.conftest import Ask, record
 from tidegate.gateway.access.principal import ANONYMOUS as SOMEBODY
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.registry.registration import Manner
+from tidegate.gateway.registry.registration import RegistrationOptions
 from tidegate.gateway.registry.schemas.entities import SchemaRequest
 
 STRING = {"schema": '"string"'}
@@ -390,7 +390,7 @@ def test_32_registrations_of_one_schema_at_once_give_one_id_and_one_contract_ver
 
     def register(_: int) -> tuple[int, int, bool]:
         barrier.wait()
-        done = factory.registration().register("t-value", request, Manner(SOMEBODY))
+        done = factory.registration().register("t-value", request, RegistrationOptions(SOMEBODY))
         return done.version.schema.id, done.version.number, done.is_new
 
     with ThreadPoolExecutor(32) as pool:
@@ -404,7 +404,7 @@ def test_registrations_of_different_schemas_at_once_each_get_their_number(factor
 
     def register(number: int) -> tuple[int, int]:
         request = SchemaRequest(schema_text=record(f"f{number}"))
-        done = factory.registration().register("t-value", request, Manner(SOMEBODY))
+        done = factory.registration().register("t-value", request, RegistrationOptions(SOMEBODY))
         return done.version.schema.id, done.version.number
 
     with ThreadPoolExecutor(8) as pool:

@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.gateway.registry.schemas.avro_text import avro_text, with_types
-from tidegate.gateway.registry.schemas.entities import Metadata, Reference, RuleSet
+from tidegate.gateway.registry.schemas.entities import Metadata, Reference, RuleSet, schema_guid
 from tidegate.gateway.registry.schemas.errors import Refused
-from tidegate.gateway.registry.schemas.expressions import condition, renamed
-from tidegate.gateway.registry.schemas.guid import schema_guid
-from tidegate.gateway.registry.schemas.imported_rules import import_rules
-from tidegate.gateway.registry.schemas.json_text import bundled
+from tidegate.gateway.registry.schemas.fields import with_inline_tags
+from tidegate.gateway.registry.schemas.imported_rules import condition, import_rules, renamed
+from tidegate.gateway.registry.schemas.json_schema import bundled
 from tidegate.gateway.registry.schemas.parsing import parse_schema
-from tidegate.gateway.registry.schemas.tags import with_inline_tags
 
 PERSON_AVRO = (
     '{"type":"record","name":"Person","namespace":"io.confluent.kafka.example","fields":['

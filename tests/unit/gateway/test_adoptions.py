@@ -13,8 +13,8 @@ from tidegate.contracts.stream.adoption import Adoption
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.adoptions import ADOPTION
-from tidegate.gateway.storage.adoptions import KEPT
 from tidegate.gateway.storage.audit_chain import content_hash
+from tidegate.gateway.storage.stream_control import ADOPTIONS_KEPT
 
 MakeContract = Callable[..., bytes]
 STREAM = "hospital.admissions"
@@ -68,11 +68,11 @@ def test_an_adoption_of_something_else_is_refused(
 
 
 def test_the_oldest_adoptions_give_way(factory: Factory) -> None:
-    for number in range(KEPT + 2):
+    for number in range(ADOPTIONS_KEPT + 2):
         factory.adoptions().keep(STREAM, adoption(id=f"{number:032x}"))
     kept = factory.adoptions().all(STREAM)
-    assert len(kept) == KEPT
-    assert (kept[0].adoption.id, kept[-1].adoption.id) == (f"{KEPT + 1:032x}", f"{2:032x}")
+    assert len(kept) == ADOPTIONS_KEPT
+    assert (kept[0].adoption.id, kept[-1].adoption.id) == (f"{ADOPTIONS_KEPT + 1:032x}", f"{2:032x}")
 
 
 def test_over_http(client: Any) -> None:

@@ -18,7 +18,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.native.reconciliations import RESULT
 from tidegate.gateway.storage.audit_chain import AuditEntry
-from tidegate.gateway.storage.reconciliations import KEPT
+from tidegate.gateway.storage.stream_control import RECONCILIATIONS_KEPT
 from tidegate.gateway.streams.controls import StreamControls
 from tidegate.gateway.streams.reconciliations import Reconciliations
 
@@ -112,10 +112,10 @@ def test_what_nobody_asked_for_is_refused(
 
 def test_old_ones_give_way(reconciliations: Reconciliations) -> None:
     asked = []
-    for n in range(KEPT + 3):
+    for n in range(RECONCILIATIONS_KEPT + 3):
         asked.append(reconciliations.ask(STREAM)[0].asked.id)
         reconciliations.answer(STREAM, asked[-1], fine(n=n))
-    assert [each.asked.id for each in reconciliations.all(STREAM)] == asked[: -KEPT - 1 : -1]
+    assert [each.asked.id for each in reconciliations.all(STREAM)] == asked[: -RECONCILIATIONS_KEPT - 1 : -1]
 
 
 def test_over_http(client: Any) -> None:

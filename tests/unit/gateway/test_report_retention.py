@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
-from tidegate.gateway.storage.expectations import ExpectationResultRow
+from tidegate.gateway.storage.reports import ExpectationResultRow
 from tidegate.gateway.storage.tables import BatchRow, BatchRuleRow
-from tidegate.gateway.streams.reports import ReportBook
+from tidegate.gateway.streams.reports import ReportService
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -36,8 +36,8 @@ REFUSED = {
 pytestmark = pytest.mark.usefixtures("known_streams")
 
 
-def book_at(factory: Factory, now: datetime, days: int = 30) -> ReportBook:
-    return ReportBook(factory.database, timedelta(days=days), lambda: now)
+def book_at(factory: Factory, now: datetime, days: int = 30) -> ReportService:
+    return ReportService(factory.database, timedelta(days=days), lambda: now)
 
 
 def rows(factory: Factory) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import pytest
 from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.streams.conditions import Condition, StreamCondition, condition_of
+from tidegate.gateway.streams.controls import Condition, StreamCondition, condition_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

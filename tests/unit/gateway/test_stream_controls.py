@@ -19,7 +19,7 @@ from tidegate.contracts.stream.control import (
     Trip,
 )
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.storage import controls as storage
+from tidegate.gateway.storage import stream_control as storage
 from tidegate.gateway.storage.audit_chain import AuditEntry
 from tidegate.gateway.streams.controls import StreamControls
 

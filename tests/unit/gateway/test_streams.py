@@ -16,7 +16,7 @@ from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.settings import GatewaySettings
-from tidegate.gateway.streams.reports import ReportBook, StreamReader, StreamTotals
+from tidegate.gateway.streams.reports import ReportService, StreamReader, StreamTotals
 
 MakeReport = Callable[..., BatchReport]
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("known_streams")
 
 
 @pytest.fixture
-def book(factory: Factory) -> ReportBook:
+def book(factory: Factory) -> ReportService:
     return factory.report_book()
 
 
@@ -36,14 +36,14 @@ def reader_at(factory: Factory, now: datetime) -> StreamReader:
     return StreamReader(factory.database, lambda: now)
 
 
-def test_a_report_is_kept_once(factory: Factory, book: ReportBook, make_report: MakeReport) -> None:
+def test_a_report_is_kept_once(factory: Factory, book: ReportService, make_report: MakeReport) -> None:
     results = [book.record(STREAM, make_report(n)) for n in (1, 1, 2, 1)]
     assert results == [True, False, True, False]
     assert factory.streams().summary(STREAM).totals.batches == 2
 
 
 def test_a_report_sent_again_may_differ_in_its_timings_only(
-    book: ReportBook, make_report: MakeReport
+    book: ReportService, make_report: MakeReport
 ) -> None:
     book.record(STREAM, make_report(1))
     assert book.record(STREAM, make_report(1, timings_ms={"judge": 1})) is False
@@ -53,13 +53,13 @@ def test_a_report_sent_again_may_differ_in_its_timings_only(
         book.record(STREAM, make_report(1, end={0: 1200}))
 
 
-def test_a_report_about_another_stream_is_refused(book: ReportBook, make_report: MakeReport) -> None:
+def test_a_report_about_another_stream_is_refused(book: ReportService, make_report: MakeReport) -> None:
     with pytest.raises(ConflictError, match="post it there, not to other"):
         book.record("other", make_report(1))
 
 
 def test_a_summary_says_where_the_stream_stands(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     book.record(STREAM, make_report(1, records=1000, quarantined=10, committed_at=NOON))
     book.record(
@@ -96,7 +96,7 @@ def test_a_summary_says_where_the_stream_stands(
 
 
 def test_a_young_stream_is_not_measured_over_time_before_it_began(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     book.record(STREAM, make_report(1, records=1000, committed_at=NOON))
     assert reader_at(factory, NOON + 10 * SECOND).summary(STREAM).records_per_second_last_minute == 50.0
@@ -104,7 +104,7 @@ def test_a_young_stream_is_not_measured_over_time_before_it_began(
     assert reader_at(factory, NOON - 10 * SECOND).summary(STREAM).records_per_second_last_minute == 0.0
 
 
-def test_a_silent_stream_has_no_rate(factory: Factory, book: ReportBook, make_report: MakeReport) -> None:
+def test_a_silent_stream_has_no_rate(factory: Factory, book: ReportService, make_report: MakeReport) -> None:
     book.record(STREAM, make_report(1, committed_at=NOON))
     summary = reader_at(factory, NOON + 25 * 60 * MINUTE).summary(STREAM)
     assert summary.records_per_second_last_minute == 0.0
@@ -113,14 +113,14 @@ def test_a_silent_stream_has_no_rate(factory: Factory, book: ReportBook, make_re
 
 
 def test_a_batch_without_records_is_a_batch(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     book.record(STREAM, make_report(1, records=0))
     totals = factory.streams().summary(STREAM).totals
     assert (totals.batches, totals.refused_share) == (1, 0.0)
 
 
-def test_streams_are_apart(factory: Factory, book: ReportBook, make_report: MakeReport) -> None:
+def test_streams_are_apart(factory: Factory, book: ReportService, make_report: MakeReport) -> None:
     book.record("b", make_report(1, stream="b", records=5))
     book.record("a", make_report(1, stream="a", records=7))
     summaries = factory.streams().summaries()
@@ -142,7 +142,7 @@ def test_nothing_is_known_of_a_stream_that_never_reported(factory: Factory) -> N
 
 
 def test_batches_come_newest_first_from_a_half_open_range(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     reports = [make_report(n, committed_at=NOON + n * MINUTE) for n in (1, 2, 3, 4)]
     for report in reports:
@@ -153,7 +153,7 @@ def test_batches_come_newest_first_from_a_half_open_range(
 
 
 def test_refusals_are_counted_by_rule_in_equal_slices(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     def count(stage: Stage, code: str, records: int, severity: Severity = Severity.ERROR) -> RuleCount:
         return RuleCount(stage=stage, code=code, severity=severity, records=records)
@@ -182,7 +182,7 @@ def test_refusals_are_counted_by_rule_in_equal_slices(
 
 
 def test_warnings_are_counted_apart_from_refusals(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     rules = [RuleCount(stage=Stage.RULE, code="w", severity=Severity.WARNING, records=9)]
     book.record(STREAM, make_report(1, committed_at=NOON, warned=9, rules=rules))
@@ -193,7 +193,7 @@ def test_warnings_are_counted_apart_from_refusals(
 
 
 def test_volumes_are_summed_in_equal_slices(
-    factory: Factory, book: ReportBook, make_report: MakeReport
+    factory: Factory, book: ReportService, make_report: MakeReport
 ) -> None:
     for n, second in enumerate((0, 29, 30, 60), start=1):
         book.record(
@@ -208,7 +208,7 @@ def test_volumes_are_summed_in_equal_slices(
 
 @pytest.mark.parametrize("buckets", [1, 7, 1000])
 def test_slices_cover_the_whole_range_however_it_divides(
-    factory: Factory, book: ReportBook, make_report: MakeReport, buckets: int
+    factory: Factory, book: ReportService, make_report: MakeReport, buckets: int
 ) -> None:
     rules = [RuleCount(stage=Stage.RULE, code="r", severity=Severity.ERROR, records=1)]
     until = NOON + timedelta(microseconds=203)

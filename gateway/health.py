@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.gateway.storage.database import Database
 
-BrokerState = Literal["reachable", "unreachable", "not configured"]
+_TIMEOUT_SECONDS = 1.0
 
 
-class Broker(Protocol):
-    """Something that knows whether the broker answers."""
+class BrokerProbe:
+    """Asks a Kafka cluster for its metadata; the connection is made at the first question and kept."""
+
+    def __init__(self, kafka: KafkaConnection) -> None:
+        self._kafka = kafka
+        self._client: AdminClient | None = None
+        self._lock = threading.Lock()
 
     def answers(self) -> bool:
-        """Return whether the broker answers."""
-        ...
+        """Return whether the cluster answers within a second."""
+        with self._lock:
+            if self._client is None:
+                self._client = AdminClient(
+                    # librdkafka's own log would break the JSON lines of ours.
+                    {**self._kafka.for_librdkafka(), "log_level": 0}
+                )
+            try:
+                self._client.list_topics(timeout=_TIMEOUT_SECONDS)
+            except KafkaException:
+                return False
+            return True
+
+
+BrokerState = Literal["reachable", "unreachable", "not configured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +54,7 @@ class Readiness:
 class HealthCheck:
     """Looks at what the process depends on."""
 
-    def __init__(self, database: Database, broker: Broker | None) -> None:
+    def __init__(self, database: Database, broker: BrokerProbe | None) -> None:
         self._database = database
         self._broker = broker
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, ChainReport, check
 from tidegate.gateway.storage.database import Database
-from tidegate.gateway.storage.sql import Stores
 
 T = TypeVar("T")
 
@@ -29,12 +28,9 @@ class AuditLog:
 
     def page(self, after: int, limit: int, subject: str | None = None) -> AuditPage:
         """List at most `limit` entries numbered above `after`; of one subject, if it is given."""
-
-        def work(stores: Stores) -> AuditPage:
+        with self._database.reading() as stores:
             last = stores.audit.last()
             return AuditPage(stores.audit.page(after, limit, subject), last.hash if last else NO_ENTRY)
-
-        return self._database.read(work)
 
     def check(self, known_head: str | None = None) -> ChainReport:
         """Check the whole chain, and that it holds a head that was noted earlier."""

@@ -1,0 +1,251 @@
+"""Store what people and error budgets decided about streams, what jobs reported, reconciliations and adoptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import ForeignKey, Index, Integer, Text, func, insert, select, update
+from sqlalchemy.orm import Mapped, mapped_column
+
+from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
+from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.reconciliation import (
+    ReconciliationRequest,
+    ReconciliationResult,
+    StreamReconciliation,
+)
+from tidegate.gateway.storage.tables import Instant, Store, Table, keep_newest
+
+_KEPT = 200
+"""Events and trips of one stream that are kept: what was told long ago is not told again."""
+
+_TRIPPED = "tripped"
+
+
+class ControlRow(Table):
+    """What holds for one stream. `control` is JSON."""
+
+    __tablename__ = "stream_controls"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    control: Mapped[str] = mapped_column(Text)
+
+
+class EventRow(Table):
+    """What a job told of a stream: a StreamEvent or a Trip as JSON, under the id that the job gave it."""
+
+    __tablename__ = "stream_events"
+    __table_args__ = (Index("ix_stream_events_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(Text)
+    at: Mapped[datetime] = mapped_column(Instant)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class HeartbeatRow(Table):
+    """When a stream's job said last that it lives."""
+
+    __tablename__ = "stream_heartbeats"
+
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
+    at: Mapped[datetime] = mapped_column(Instant)
+
+
+class ControlStore(Store):
+    """Controls of streams and what their jobs told, as `stores.controls`."""
+
+    def find(self, stream: str) -> StreamControl:
+        """Return what holds for a stream; of one that no one ever touched, that it runs."""
+        row = self._session.get(ControlRow, stream)
+        return StreamControl(stream=stream) if row is None else StreamControl.model_validate_json(row.control)
+
+    def all(self) -> dict[str, StreamControl]:
+        """Return what holds for every stream that was ever touched."""
+        rows = self._session.scalars(select(ControlRow))
+        return {row.stream: StreamControl.model_validate_json(row.control) for row in rows}
+
+    def put(self, control: StreamControl) -> None:
+        """Keep what holds for a stream now."""
+        self._session.merge(ControlRow(stream=control.stream, control=control.model_dump_json()))
+
+    def beat(self, stream: str, at: datetime) -> None:
+        """Keep that a stream's job lives."""
+        self._session.merge(HeartbeatRow(stream=stream, at=at))
+
+    def heartbeats(self) -> dict[str, datetime]:
+        """Return when the job of each stream said last that it lives."""
+        return {row.stream: row.at for row in self._session.scalars(select(HeartbeatRow))}
+
+    def heartbeat(self, stream: str) -> datetime | None:
+        """Return when the job of one stream said so last; None if it never did."""
+        row = self._session.get(HeartbeatRow, stream)
+        return None if row is None else row.at
+
+    def is_told(self, told: UUID) -> bool:
+        """Return whether an event or trip was told before."""
+        return self._session.scalar(select(EventRow.key).where(EventRow.id == str(told))) is not None
+
+    def tell(self, told: StreamEvent | Trip) -> None:
+        """Keep an event or trip that is not there yet; the oldest of its stream give way."""
+        kind = _TRIPPED if isinstance(told, Trip) else told.kind.value
+        self._session.execute(
+            insert(EventRow).values(
+                id=str(told.id), stream=told.stream, kind=kind, at=told.at, document=told.model_dump_json()
+            )
+        )
+        keep_newest(self._session, EventRow.key, EventRow.stream, told.stream, _KEPT)
+
+    def last_events(self, streams: Sequence[str] | None = None) -> dict[str, StreamEvent]:
+        """Return the last event of each stream, or of the `streams` given.
+
+        Left out are trips, and instances that were overtaken: the stream runs on in another instance.
+        """
+        kinds = [kind.value for kind in EventKind if kind is not EventKind.OVERTAKEN]
+        newest = select(func.max(EventRow.key)).where(EventRow.kind.in_(kinds))
+        if streams is not None:
+            newest = newest.where(EventRow.stream.in_(streams))
+        rows = self._session.scalars(
+            select(EventRow).where(EventRow.key.in_(newest.group_by(EventRow.stream)))
+        )
+        return {row.stream: StreamEvent.model_validate_json(row.document) for row in rows}
+
+
+RECONCILIATIONS_KEPT = 20
+"""Reconciliations of one stream that are kept."""
+
+
+class ReconciliationRow(Table):
+    """A request, and its result as JSON; null as long as no one has looked."""
+
+    __tablename__ = "stream_reconciliations"
+    __table_args__ = (Index("ix_stream_reconciliations_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
+    asked_by: Mapped[str] = mapped_column(Text)
+    asked_at: Mapped[datetime] = mapped_column(Instant)
+    result: Mapped[str | None] = mapped_column(Text)
+
+
+class ReconciliationStore(Store):
+    """Reconciliations of streams, as `stores.reconciliations`."""
+
+    def all(self, stream: str) -> tuple[StreamReconciliation, ...]:
+        """Return those of a stream that are kept, newest first."""
+        rows = self._session.scalars(
+            select(ReconciliationRow)
+            .where(ReconciliationRow.stream == stream)
+            .order_by(ReconciliationRow.key.desc())
+        )
+        return tuple(_reconciliation(row) for row in rows)
+
+    def find(self, stream: str, wanted: UUID) -> StreamReconciliation | None:
+        """Find one of a stream."""
+        row = self._session.scalar(
+            select(ReconciliationRow).where(
+                ReconciliationRow.stream == stream, ReconciliationRow.id == str(wanted)
+            )
+        )
+        return None if row is None else _reconciliation(row)
+
+    def open(self, stream: str) -> ReconciliationRequest | None:
+        """Return the request that no one has answered yet; there is one at most."""
+        row = self._session.scalar(
+            select(ReconciliationRow).where(
+                ReconciliationRow.stream == stream, ReconciliationRow.result.is_(None)
+            )
+        )
+        return None if row is None else _reconciliation(row).asked
+
+    def last_findings(self, stream: str) -> ReconciliationResult | None:
+        """Return the newest result of a stream that has findings: one that failed takes nothing back."""
+        results = (each.result for each in self.all(stream))
+        return next((each for each in results if each is not None and each.findings is not None), None)
+
+    def add(self, request: ReconciliationRequest) -> None:
+        """Keep a new request, when none of its stream is open; the oldest of its stream give way."""
+        self._session.execute(
+            insert(ReconciliationRow).values(
+                id=str(request.id), stream=request.stream, asked_by=request.by, asked_at=request.at
+            )
+        )
+        keep_newest(
+            self._session,
+            ReconciliationRow.key,
+            ReconciliationRow.stream,
+            request.stream,
+            RECONCILIATIONS_KEPT,
+        )
+
+    def answer(self, request: UUID, result: ReconciliationResult) -> None:
+        """Keep the result of a request."""
+        self._session.execute(
+            update(ReconciliationRow)
+            .where(ReconciliationRow.id == str(request))
+            .values(result=result.model_dump_json())
+        )
+
+
+def _reconciliation(row: ReconciliationRow) -> StreamReconciliation:
+    return StreamReconciliation(
+        asked=ReconciliationRequest(id=UUID(row.id), stream=row.stream, by=row.asked_by, at=row.asked_at),
+        result=None if row.result is None else ReconciliationResult.model_validate_json(row.result),
+    )
+
+
+ADOPTIONS_KEPT = 100
+"""Adoptions of one stream that are kept. Each takes a person; their entries in the log of changes stay."""
+
+
+class AdoptionRow(Table):
+    """One adoption as JSON, who had it kept, and when."""
+
+    __tablename__ = "stream_adoptions"
+    __table_args__ = (Index("ix_stream_adoptions_stream", "stream", "key"),)
+
+    key: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(Text, unique=True)
+    stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"))
+    kept_by: Mapped[str] = mapped_column(Text)
+    kept_at: Mapped[datetime] = mapped_column(Instant)
+    document: Mapped[str] = mapped_column(Text)
+
+
+class AdoptionStore(Store):
+    """Adoptions of streams, as `stores.adoptions`."""
+
+    def find(self, wanted: str) -> KeptAdoption | None:
+        """Return the adoption of that id, of any stream; None when there is none."""
+        row = self._session.scalar(select(AdoptionRow).where(AdoptionRow.id == wanted))
+        return None if row is None else _kept(row)
+
+    def all(self, stream: str) -> tuple[KeptAdoption, ...]:
+        """Return those of a stream, newest first."""
+        rows = self._session.scalars(
+            select(AdoptionRow).where(AdoptionRow.stream == stream).order_by(AdoptionRow.key.desc())
+        )
+        return tuple(map(_kept, rows))
+
+    def add(self, kept: KeptAdoption) -> None:
+        """Keep a new adoption; the oldest of its stream give way."""
+        adoption = kept.adoption
+        self._session.execute(
+            insert(AdoptionRow).values(
+                id=adoption.id,
+                stream=adoption.stream,
+                kept_by=kept.by,
+                kept_at=kept.at,
+                document=adoption.model_dump_json(),
+            )
+        )
+        keep_newest(self._session, AdoptionRow.key, AdoptionRow.stream, adoption.stream, ADOPTIONS_KEPT)
+
+
+def _kept(row: AdoptionRow) -> KeptAdoption:
+    return KeptAdoption(by=row.kept_by, at=row.kept_at, adoption=Adoption.model_validate_json(row.document))
