@@ -22,12 +22,12 @@ from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.gateway.access.errors import AccessError
 from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.http import problems
-from tidegate.gateway.http.confluent.answers import confluent_answer
 from tidegate.gateway.http.confluent.calls import (
     MEDIA_TYPE,
     READABLE,
     Answer,
     Call,
+    confluent_answer,
     in_context,
     read_query,
     read_segments,
