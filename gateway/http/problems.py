@@ -189,7 +189,7 @@ def problem_response(
     request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = (), **more: BaseModel
 ) -> Response:
     """Return the problem document of one error; `more` are its further members."""
-    members = {
+    members: dict[str, Any] = {
         "type": f"urn:tidegate:problem:{kind.name}",
         "title": kind.title,
         "status": kind.status,

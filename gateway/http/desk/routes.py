@@ -61,7 +61,11 @@ class _DeskRoute(APIRoute):
         return handle_for_people
 
 
-_TITLES = ((NotFoundError, "Not found"), (AccessError, "Not allowed"), (Unavailable, "No answer"))
+_TITLES: tuple[tuple[type[TidegateError], str], ...] = (
+    (NotFoundError, "Not found"),
+    (AccessError, "Not allowed"),
+    (Unavailable, "No answer"),
+)
 _NO_SUCH_PAGE = "This address names no page of the desk."
 router = APIRouter(route_class=_DeskRoute, include_in_schema=False)
 
