@@ -9,23 +9,28 @@ from importlib.metadata import version
 import structlog
 from fastapi import Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tidegate.contracts.errors import TidegateError
 from tidegate.gateway.access.guard import AccessGuard
+from tidegate.gateway.access.principal import AccessError
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http import problems
-from tidegate.gateway.http.answers import turned_away
 from tidegate.gateway.http.confluent import openapi as confluent
+from tidegate.gateway.http.confluent.calls import confluent_answer
 from tidegate.gateway.http.confluent.face import ConfluentFace
 from tidegate.gateway.http.desk import routes
+from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.http.gate import permit
-from tidegate.gateway.http.headers import SecurityHeaders
 from tidegate.gateway.http.native import (
     adoptions,
     approvals,
     audit,
     consumers,
     contracts,
-    expectations,
     health,
     judge,
     keys,
@@ -37,6 +42,59 @@ from tidegate.gateway.http.native import (
     streams,
 )
 from tidegate.gateway.http.openapi import DocumentedApi
+
+_NATIVE = ("/api/", "/health/", "/docs", "/openapi.json")
+
+
+def turned_away(request: Request, error: TidegateError) -> Response:
+    """Answer a request that goes no further, in the form of the face that it came to."""
+    path: str = request.scope["path"]
+    if path == "/" or path.startswith(_NATIVE):
+        return problems.problem_of(request, error)
+    status = problems.status_of(error)
+    headers = error.headers if isinstance(error, AccessError) else {}
+    if path.startswith("/desk"):
+        title = "Who are you?" if status == 401 else "This did not work"
+        response: Response = page("problem.html", status_code=status, title=title, detail=str(error))
+        response.headers.update(headers)
+        return response
+    return confluent_answer(error)
+
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class SecurityHeaders:
+    """Adds the headers to every HTTP answer, errors included; a header that the answer already has stays."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection (ASGI)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
 
 _log = structlog.get_logger()
 
@@ -82,7 +140,6 @@ _MODULES = (
     judge,
     streams,
     shadows,
-    expectations,
     stream_controls,
     reconciliations,
     adoptions,

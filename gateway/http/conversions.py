@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Mapping
 
-from tidegate.contracts.compatibility.finding import Comparison, Finding
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.inclusion.answer import Counterexample
 from tidegate.gateway.http.models.answers import (
     ContractDetail,
     ContractList,
     JudgementInfo,
+    ProblemPlace,
     PublicationReceipt,
     PublishedContract,
     RefusalCount,
@@ -22,22 +20,18 @@ from tidegate.gateway.http.models.answers import (
     ViolationInfo,
 )
 from tidegate.gateway.http.models.changes import (
-    AcknowledgementInfo,
     ChangeInfo,
     ComparisonInfo,
     ConsumerInfo,
-    CounterexampleInfo,
-    FindingInfo,
     ProposalInfo,
     WeakeningInfo,
 )
-from tidegate.gateway.http.models.problems import ProblemPlace
 from tidegate.gateway.registry.approvals import next_step
 from tidegate.gateway.registry.changes import Review
 from tidegate.gateway.registry.consumers import KnownConsumer
 from tidegate.gateway.registry.judging import Judgement
 from tidegate.gateway.registry.publication import ContractPage, Publication
-from tidegate.gateway.storage.agreements import Acknowledgement, Proposal
+from tidegate.gateway.storage.agreements import Proposal
 from tidegate.gateway.storage.sql import ContractVersion
 from tidegate.gateway.streams.reports import RefusalBucket
 
@@ -60,7 +54,9 @@ def published_contract(version: ContractVersion, readers: Readers) -> PublishedC
 def publication_receipt(publication: Publication, readers: Readers) -> PublicationReceipt:
     """Return what a publication kept, and its warnings."""
     published = published_contract(publication.version, readers).model_dump()
-    return PublicationReceipt(**published, warnings=tuple(map(ProblemPlace.of, publication.warnings)))
+    return PublicationReceipt(
+        **published, warnings=tuple(map(ProblemPlace.model_validate, publication.warnings))
+    )
 
 
 def contract_list(page: ContractPage, readers: Readers, offset: int, limit: int) -> ContractList:
@@ -131,7 +127,7 @@ def change_info(review: Review) -> ChangeInfo:
         acknowledged=review.acknowledged,
         unacknowledged=review.missing,
         needs_break_acknowledged=review.needs_break_acknowledged,
-        comparisons=tuple(map(_comparison_info, review.comparisons)),
+        comparisons=tuple(map(ComparisonInfo.model_validate, review.comparisons)),
     )
 
 
@@ -142,17 +138,6 @@ def consumer_info(known: KnownConsumer) -> ConsumerInfo:
         **known.consumer.model_dump(include={"id", "team", "reads", "assumes"}),
         registered_by=registered.registered_by if registered else None,
         registered_at=registered.registered_at if registered else None,
-    )
-
-
-def acknowledgement_info(agreement: Acknowledgement) -> AcknowledgementInfo:
-    """Return an agreement that was noted."""
-    return AcknowledgementInfo(
-        consumer=agreement.consumer,
-        candidate=agreement.candidate,
-        by=agreement.agreed_by,
-        who=agreement.who,
-        at=agreement.at,
     )
 
 
@@ -170,32 +155,3 @@ def proposal_info(proposal: Proposal) -> ProposalInfo:
         approved_at=proposal.approved_at,
         next_step=next_step(proposal),
     )
-
-
-def _comparison_info(comparison: Comparison) -> ComparisonInfo:
-    return ComparisonInfo(
-        against=comparison.against,
-        suggested_version=comparison.suggested_version,
-        findings=tuple(map(_finding_info, comparison.findings)),
-    )
-
-
-def _finding_info(finding: Finding) -> FindingInfo:
-    shown = finding.counterexample
-    return FindingInfo(
-        severity=finding.severity,
-        code=finding.code,
-        sentence=finding.sentence,
-        pointer=finding.pointer,
-        base_pointer=finding.base_pointer,
-        field=finding.field,
-        outcome=finding.outcome,
-        direction=finding.direction,
-        counterexample=None if shown is None else _counterexample_info(shown),
-        consumers=finding.consumers,
-    )
-
-
-def _counterexample_info(shown: Counterexample) -> CounterexampleInfo:
-    encoded = None if shown.encoded is None else base64.b64encode(shown.encoded).decode()
-    return CounterexampleInfo(text=shown.text, avro_base64=encoded)

@@ -12,6 +12,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -27,8 +28,8 @@ from tidegate.contracts.errors import (
 )
 from tidegate.gateway.access.principal import AccessError, Forbidden, TooManyRequests, Unauthenticated
 from tidegate.gateway.http.conversions import change_info, proposal_info
+from tidegate.gateway.http.models.answers import ProblemPlace
 from tidegate.gateway.http.models.changes import ChangeInfo, ProposalInfo
-from tidegate.gateway.http.models.problems import ProblemPlace
 from tidegate.gateway.registry.approvals import NotApproved
 from tidegate.gateway.registry.changes import BreakingChange
 from tidegate.gateway.storage.database import UnstorableText
@@ -185,19 +186,22 @@ def _example(status: int) -> dict[str, Any]:
 
 
 def problem_response(
-    request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = ()
+    request: Request, kind: _Kind, detail: str | None, errors: Sequence[Problem] = (), **more: BaseModel
 ) -> Response:
-    """Return the problem document of one error."""
-    document = ProblemDocument(
-        type=f"urn:tidegate:problem:{kind.name}",
-        title=kind.title,
-        status=kind.status,
-        detail=detail,
-        instance=request.url.path,
-        errors=tuple(map(ProblemPlace.of, errors)) or None,
-    )
+    """Return the problem document of one error; `more` are its further members."""
+    members: dict[str, Any] = {
+        "type": f"urn:tidegate:problem:{kind.name}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail and detail.encode(errors="backslashreplace").decode(),
+        "instance": request.url.path,
+        "errors": [ProblemPlace.model_validate(each).model_dump(exclude_none=True) for each in errors]
+        or None,
+        **more,
+    }
+    content = to_json({name: value for name, value in members.items() if value is not None})
     headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)} if kind.status == 503 else None
-    return Response(document.model_dump_json(exclude_none=True), kind.status, headers, MEDIA_TYPE)
+    return Response(content, kind.status, headers, MEDIA_TYPE)
 
 
 def status_of(error: Exception) -> int:
@@ -214,45 +218,19 @@ def problem_of(request: Request, error: Exception) -> Response:
     kind = _kind(error)
     if kind.status >= 500:
         _log.error("request_failed", path=request.url.path, status=kind.status, error=str(error))
+    detail = str(error)
+    errors = error.problems if isinstance(error, (ContractError, RequestError)) else ()
+    more: dict[str, BaseModel] = {}
     if isinstance(error, ContractError):
-        count = len(error.problems)
-        detail = f"{count} mistake{'' if count == 1 else 's'} in the contract"
-        return problem_response(request, kind, detail, error.problems)
-    if isinstance(error, BreakingChange):
-        return _breaking_change(request, kind, error)
-    if isinstance(error, NotApproved):
-        return _not_approved(request, kind, error)
-    errors = error.problems if isinstance(error, RequestError) else ()
-    response = problem_response(request, kind, str(error), errors)
+        detail = f"{len(errors)} mistake{'' if len(errors) == 1 else 's'} in the contract"
+    elif isinstance(error, BreakingChange):
+        more["change"] = change_info(error.review)
+    elif isinstance(error, NotApproved):
+        more["proposal"] = proposal_info(error.proposal)
+    response = problem_response(request, kind, detail, errors, **more)
     if isinstance(error, AccessError):
         response.headers.update(error.headers)
     return response
-
-
-def _breaking_change(request: Request, kind: _Kind, error: BreakingChange) -> Response:
-    """Answer with all that is known of a change that was refused."""
-    document = ProblemDocument(
-        type=f"urn:tidegate:problem:{kind.name}",
-        title=kind.title,
-        status=kind.status,
-        detail=str(error).encode(errors="backslashreplace").decode(),
-        instance=request.url.path,
-        change=change_info(error.review),
-    )
-    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
-
-
-def _not_approved(request: Request, kind: _Kind, error: NotApproved) -> Response:
-    """Answer with what a change gives up, and what happens next."""
-    document = ProblemDocument(
-        type=f"urn:tidegate:problem:{kind.name}",
-        title=kind.title,
-        status=kind.status,
-        detail=str(error).encode(errors="backslashreplace").decode(),
-        instance=request.url.path,
-        proposal=proposal_info(error.proposal),
-    )
-    return Response(document.model_dump_json(exclude_unset=True), kind.status, media_type=MEDIA_TYPE)
 
 
 def _invalid_parameters(request: Request, error: Exception) -> Response:

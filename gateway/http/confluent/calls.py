@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,8 +11,11 @@ from urllib.parse import parse_qsl, unquote
 import orjson
 from pydantic import ValidationError
 from starlette.requests import Request
+from starlette.responses import Response
 
-from tidegate.gateway.access.principal import Principal
+from tidegate.contracts.errors import TidegateError
+from tidegate.gateway.access.principal import AccessError, Forbidden, Principal
+from tidegate.gateway.http import problems
 from tidegate.gateway.registry.schemas.entities import Entity
 from tidegate.gateway.registry.schemas.errors import Refused, invalid_rule_set
 from tidegate.gateway.registry.schemas.names import DEFAULT_CONTEXT, context_of, qualified
@@ -20,6 +24,7 @@ from tidegate.gateway.storage.subjects import Deleted
 
 if TYPE_CHECKING:
     from tidegate.gateway.factory import Factory
+
 
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 READABLE = (
@@ -162,3 +167,18 @@ def in_context(context: str, subject: str) -> str:
     if context == DEFAULT_CONTEXT or context_of(subject) != DEFAULT_CONTEXT or subject.startswith(":"):
         return subject
     return qualified(context, subject)
+
+
+_FORBIDDEN_CODE = 40301
+
+
+def confluent_answer(error: TidegateError) -> Response:
+    """Return an error of access control as clients of a schema registry read it.
+
+    Source: Schema Registry API, errors: 40301 for an operation that is denied, else the status as the code.
+    """
+    status = problems.status_of(error)
+    code = _FORBIDDEN_CODE if isinstance(error, Forbidden) else status
+    body = json.dumps({"error_code": code, "message": str(error)})
+    headers = error.headers if isinstance(error, AccessError) else None
+    return Response(body, status, headers, MEDIA_TYPE)

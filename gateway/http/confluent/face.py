@@ -21,12 +21,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.gateway.access.principal import AccessError, Principal
 from tidegate.gateway.http import problems
-from tidegate.gateway.http.confluent.answers import confluent_answer
 from tidegate.gateway.http.confluent.calls import (
     MEDIA_TYPE,
     READABLE,
     Answer,
     Call,
+    confluent_answer,
     in_context,
     read_query,
     read_segments,

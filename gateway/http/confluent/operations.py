@@ -10,7 +10,6 @@ from tidegate.gateway.access.principal import Role
 from tidegate.gateway.access.rules import Reach, Rule
 from tidegate.gateway.http.confluent import association_handlers as associations
 from tidegate.gateway.http.confluent import schema_handlers as schemas
-from tidegate.gateway.http.confluent import setting_handlers as settings
 from tidegate.gateway.http.confluent import subject_handlers as subjects
 from tidegate.gateway.http.confluent.calls import Answer, Call
 from tidegate.gateway.registry.schemas.errors import (
@@ -140,18 +139,18 @@ OPERATIONS = (
         "POST", "/compatibility/subjects/{subject}/versions/{version}", subjects.check_version, _VIEW_SUBJECT,
         ("normalize", "verbose"), _REGISTER,
     ),
-    Operation("GET", "/config", settings.get_config, _VIEW),
-    Operation("PUT", "/config", settings.put_config, _APPROVE_ALL, (), _LEVEL),
-    Operation("DELETE", "/config", settings.delete_config, _APPROVE_ALL),
-    Operation("GET", "/config/{subject}", settings.get_config, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_level),
-    Operation("PUT", "/config/{subject}", settings.put_config, _APPROVE_NEW, (), _LEVEL),
-    Operation("DELETE", "/config/{subject}", settings.delete_config, _APPROVE_SUBJECT),
-    Operation("GET", "/mode", settings.get_mode, _VIEW),
-    Operation("PUT", "/mode", settings.put_mode, _ADMIN_ALL, ("force",), _MODE),
-    Operation("DELETE", "/mode", settings.delete_mode, _ADMIN_ALL),
-    Operation("GET", "/mode/{subject}", settings.get_mode, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_mode),
-    Operation("PUT", "/mode/{subject}", settings.put_mode, _ADMIN_NEW, ("force",), _MODE),
-    Operation("DELETE", "/mode/{subject}", settings.delete_mode, _ADMIN_SUBJECT),
+    Operation("GET", "/config", subjects.get_config, _VIEW),
+    Operation("PUT", "/config", subjects.put_config, _APPROVE_ALL, (), _LEVEL),
+    Operation("DELETE", "/config", subjects.delete_config, _APPROVE_ALL),
+    Operation("GET", "/config/{subject}", subjects.get_config, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_level),
+    Operation("PUT", "/config/{subject}", subjects.put_config, _APPROVE_NEW, (), _LEVEL),
+    Operation("DELETE", "/config/{subject}", subjects.delete_config, _APPROVE_SUBJECT),
+    Operation("GET", "/mode", subjects.get_mode, _VIEW),
+    Operation("PUT", "/mode", subjects.put_mode, _ADMIN_ALL, ("force",), _MODE),
+    Operation("DELETE", "/mode", subjects.delete_mode, _ADMIN_ALL),
+    Operation("GET", "/mode/{subject}", subjects.get_mode, _VIEW_SUBJECT, ("defaultToGlobal",), hidden=no_subject_mode),
+    Operation("PUT", "/mode/{subject}", subjects.put_mode, _ADMIN_NEW, ("force",), _MODE),
+    Operation("DELETE", "/mode/{subject}", subjects.delete_mode, _ADMIN_SUBJECT),
     Operation("GET", "/contexts", schemas.list_contexts, _VIEW, _PAGE),
     Operation("DELETE", "/contexts/{context}", schemas.delete_context, _ADMIN_ALL),
     Operation(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
+
+import fastavro
 
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.explain.account import Teller, Told
-from tidegate.contracts.formats.framing import schema_header
+from tidegate.contracts.formats.framing import PREFIX_BYTES, schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Sight, sight_of
 from tidegate.contracts.stream.evidence import (
@@ -22,12 +26,10 @@ from tidegate.contracts.stream.evidence import (
 )
 from tidegate.contracts.verdict import Severity, Violation
 from tidegate.contracts.words import plain_sentence
-from tidegate.gateway.http.desk.avro_view import decoded_json
 from tidegate.gateway.http.desk.clauses import Clause, clause_of, declared_names
-from tidegate.gateway.http.desk.hexdump import Row, hex_rows
-from tidegate.gateway.http.desk.layout import Line, Mask, lay_out
+from tidegate.gateway.http.desk.layout import Line, Mask, Row, hex_rows, lay_out
 from tidegate.gateway.http.desk.marking import Marking, mark_record
-from tidegate.gateway.http.desk.visible import visible_runs, visible_text
+from tidegate.gateway.http.desk.wording import visible_runs, visible_text
 from tidegate.gateway.streams.quarantine import Latest, QuarantinedRecord
 
 LONGEST_KEY_BYTES = 200
@@ -307,3 +309,44 @@ def _record_row(record: QuarantinedRecord, rule: str | None, find: FindContract)
         reason=told[0] if told else None,
         others=max(0, len(ranked) - 1) + evidence.left_out,
     )
+
+
+_MOST_BYTES = 1_000_000
+"""Larger payloads are shown in hexadecimal only."""
+
+
+def decoded_json(
+    payload: bytes, contract: DataContract, plan: EnforcementPlan | None, header: bytes | None
+) -> bytes | None:
+    """Decode `payload` as the job did, and write it as JSON; None when it cannot be decoded.
+
+    With the schema that the record names, if the plan knows the schemas of its subject; else with the contract's.
+    `header` is the record's schema header.
+    """
+    reader = contract.schema_.definition
+    if len(payload) > _MOST_BYTES or reader is None or isinstance(reader, bool):
+        return None
+    writer: Any = reader
+    number = None
+    if contract.framing in {"confluent-prefix", "auto"} and payload[:1] == b"\0":
+        number, payload = int.from_bytes(payload[1:PREFIX_BYTES], "big"), payload[PREFIX_BYTES:]
+    if plan is not None and plan.writers is not None:
+        by_header = plan.writers.by_header.get(header) if header is not None else None
+        named = by_header if number is None else plan.writers.by_id.get(number)
+        if named is None:
+            return None
+        writer = json.loads(named.text)
+    try:
+        schemas = fastavro.parse_schema(writer), fastavro.parse_schema(reader)
+        stream = io.BytesIO(payload)
+        value = fastavro.schemaless_reader(stream, *schemas)
+        # What goes on was written with another schema, or is no Avro: the layout is unknown.
+        if stream.read(1):
+            return None
+        return json.dumps(value, default=_text, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (MemoryError, RecursionError, Exception):  # noqa: BLE001 - fastavro raises all kinds on refused bytes
+        return None
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -19,15 +19,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tidegate.gateway.http.desk import wording
 from tidegate.gateway.http.desk.layout import Mark, Piece
 
-PAGE_HEADERS = {
+_PAGE_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",  # pages show parts of refused records
 }
 ASSETS = ("desk.css", "desk.js", "icon.svg")
@@ -53,14 +49,14 @@ def asset(name: str) -> Asset:
 
 def asset_response(found: Asset) -> Response:
     """Answer with a static file."""
-    headers = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(found.content, media_type=found.media_type, headers=headers)
 
 
 def page(template: str, *, status_code: int = 200, **values: Any) -> HTMLResponse:
     """Write a page; every value is escaped where it is set."""
     text = _templates().get_template(template).render(now=datetime.now(UTC), **values)
-    return HTMLResponse(text, status_code=status_code, headers=PAGE_HEADERS)
+    return HTMLResponse(text, status_code=status_code, headers=_PAGE_HEADERS)
 
 
 @cache

@@ -22,15 +22,15 @@ from tidegate.contracts.stream.output_topics import source_of_quarantine
 from tidegate.gateway.access.principal import AccessError, Principal, Role, require
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.dependencies import FactoryDep, read_body
-from tidegate.gateway.http.desk import contract_views, record_views, stream_views
-from tidegate.gateway.http.desk.expectation_views import expectation_rows
-from tidegate.gateway.http.desk.ranges import ranges_within
-from tidegate.gateway.http.desk.reconciliation_views import ReconciliationView
+from tidegate.gateway.http.desk import record_views, stream_views
+from tidegate.gateway.http.desk.layout import lay_out
 from tidegate.gateway.http.desk.rendering import ASSETS, asset, asset_response, page
-from tidegate.gateway.http.desk.shadow_views import ShadowView
+from tidegate.gateway.http.desk.stream_sections import ReconciliationView, ShadowView, expectation_rows
+from tidegate.gateway.http.desk.stream_views import ranges_within
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.problems import InvalidBody, status_of
 from tidegate.gateway.registry.judging import with_writers
+from tidegate.gateway.registry.publication import LATEST, Registry
 from tidegate.gateway.storage.sql import ContractVersion, VersionFilter
 from tidegate.gateway.streams.quarantine import MOST_PARTS, ROLE, Origin, QuarantinedRecord
 
@@ -38,6 +38,7 @@ LATEST_RECORDS = 20
 MOST_FORM_BYTES = 64 * 1024
 MOST_CONTRACTS = 200
 MOST_ADOPTIONS = 20
+MOST_DOCUMENT_LINES = 2000
 
 
 class _DeskRoute(APIRoute):
@@ -51,22 +52,18 @@ class _DeskRoute(APIRoute):
                 return await handle(request)
             except RequestValidationError:
                 return page("problem.html", status_code=404, title="Nothing here", detail=_NO_SUCH_PAGE)
-            except NotFoundError as error:
-                return page("problem.html", status_code=404, title="Not found", detail=str(error))
-            except AccessError as error:
-                return page(
-                    "problem.html", status_code=status_of(error), title="Not allowed", detail=str(error)
-                )
-            except Unavailable as error:
-                return page("problem.html", status_code=503, title="No answer", detail=str(error))
             except TidegateError as error:
-                return page(
-                    "problem.html", status_code=status_of(error), title="This did not work", detail=str(error)
-                )
+                title = next((name for kind, name in _TITLES if isinstance(error, kind)), "This did not work")
+                return page("problem.html", status_code=status_of(error), title=title, detail=str(error))
 
         return handle_for_people
 
 
+_TITLES: tuple[tuple[type[TidegateError], str], ...] = (
+    (NotFoundError, "Not found"),
+    (AccessError, "Not allowed"),
+    (Unavailable, "No answer"),
+)
 _NO_SUCH_PAGE = "This address names no page of the desk."
 router = APIRouter(route_class=_DeskRoute, include_in_schema=False)
 
@@ -225,8 +222,26 @@ def contracts(factory: FactoryDep, principal: PrincipalDep) -> Response:
 @router.get("/desk/contracts/{contract_id}")
 def contract(contract_id: str, factory: FactoryDep, version: str | None = None) -> Response:
     """Show a contract: one version of it, the current one unless another is named."""
-    view = contract_views.contract_view(factory, contract_id, version)
-    return page("contract.html", view=view)
+    registry = factory.registry()
+    versions = registry.versions(contract_id)
+    shown = registry.version(contract_id, version) if version else _current(registry, versions)
+    return page(
+        "contract.html",
+        shown=shown,
+        versions=versions,
+        contract=DataContract.model_validate_json(shown.document),
+        lines=lay_out(shown.document, head_lines=MOST_DOCUMENT_LINES),
+        read_by=factory.consumers().readers((shown,)).get(shown.registry_id),
+        proposals=factory.approvals().proposals(contract_id),
+    )
+
+
+def _current(registry: Registry, versions: tuple[ContractVersion, ...]) -> ContractVersion:
+    """Return the enforced version, or else the highest."""
+    try:
+        return registry.version(versions[0].contract_id, LATEST)
+    except NotFoundError:
+        return versions[0]
 
 
 @router.get("/desk/static/{digest}/{name}")

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
-from tidegate.gateway.http.models.examples import REPORT
-from tidegate.gateway.http.models.problems import ProblemPlace
+from tidegate.gateway.http.models.examples import REPORT, example, request_example
 from tidegate.gateway.streams.controls import Condition
 
 _VERSION: dict[str, Any] = {
@@ -83,14 +82,21 @@ _SLICE: dict[str, Any] = {
 _CONTRACT: dict[str, Any] = {"id": "hospital.admissions", "topic": "hospital.admissions"}
 
 
-def _example(example: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(frozen=True, from_attributes=True, json_schema_extra={"example": example})
+class ProblemPlace(BaseModel):
+    """One mistake and its place: a JSON Pointer, and line and column where they are known."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    pointer: str = Field(description="JSON Pointer (RFC 6901) into the body, or the name of a parameter.")
+    message: str
+    line: int | None = Field(default=None, description="Line in the posted document, from 1.")
+    column: int | None = Field(default=None, description="Column in that line, from 1.")
 
 
 class VersionInfo(BaseModel):
     """One published version, without its document."""
 
-    model_config = _example(_VERSION)
+    model_config = example(_VERSION)
 
     registry_id: int = Field(description="Global number of the version; grows, and is never given twice.")
     number: int = Field(description="Number of the version within its contract, from 1.")
@@ -111,7 +117,7 @@ class VersionInfo(BaseModel):
 class StatusRequest(BaseModel):
     """The status that a version is to have."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"status": "deprecated"}})
+    model_config = request_example({"status": "deprecated"})
 
     status: Status
 
@@ -126,13 +132,13 @@ class ContractName(BaseModel):
 class PublishedContract(VersionInfo, ContractName):
     """A published version and its contract."""
 
-    model_config = _example(_CONTRACT | _VERSION)
+    model_config = example(_CONTRACT | _VERSION)
 
 
 class PublicationReceipt(PublishedContract):
     """A version that is kept now, and what may be a mistake in its document."""
 
-    model_config = _example(_CONTRACT | _VERSION | {"warnings": [_WARNING]})
+    model_config = example(_CONTRACT | _VERSION | {"warnings": [_WARNING]})
 
     warnings: tuple[ProblemPlace, ...] = Field(
         default=(),
@@ -143,7 +149,7 @@ class PublicationReceipt(PublishedContract):
 class ContractList(BaseModel):
     """A part of the list of contracts."""
 
-    model_config = _example({"contracts": [_CONTRACT | _VERSION], "total": 1, "offset": 0, "limit": 100})
+    model_config = example({"contracts": [_CONTRACT | _VERSION], "total": 1, "offset": 0, "limit": 100})
 
     contracts: tuple[PublishedContract, ...]
     total: int = Field(description="Contracts that match, on all pages.")
@@ -154,7 +160,7 @@ class ContractList(BaseModel):
 class ContractDetail(ContractName):
     """A contract and its versions, highest first."""
 
-    model_config = _example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
+    model_config = example({**_CONTRACT, "subject": "hospital.admissions-value", "versions": [_VERSION]})
 
     subject: str = Field(description="Name of the contract among schema registry subjects.")
     versions: tuple[VersionInfo, ...]
@@ -163,7 +169,7 @@ class ContractDetail(ContractName):
 class ViolationInfo(BaseModel):
     """One way in which a record breaks the contract."""
 
-    model_config = _example(_VIOLATION)
+    model_config = example(_VIOLATION)
 
     stage: Stage
     code: str = Field(description="Rule id, schema keyword, column name, or a code such as json.invalid.")
@@ -189,7 +195,7 @@ class VerdictInfo(BaseModel):
 class JudgementInfo(BaseModel):
     """The verdicts on the posted records, in their order."""
 
-    model_config = _example(
+    model_config = example(
         {
             "contract": "hospital.admissions@1.2.0",
             "fingerprint": _VERSION["fingerprint"],
@@ -212,7 +218,7 @@ class JudgementInfo(BaseModel):
 class ReportReceipt(BaseModel):
     """Which batch was kept."""
 
-    model_config = _example({"stream": "hospital.admissions", "epoch": 1, "n": 1})
+    model_config = example({"stream": "hospital.admissions", "epoch": 1, "n": 1})
 
     stream: str
     epoch: int
@@ -247,7 +253,7 @@ class SparkInfo(BaseModel):
 class ConditionInfo(BaseModel):
     """Whether a stream runs."""
 
-    model_config = _example(_CONDITION)
+    model_config = example(_CONDITION)
 
     condition: Condition = Field(
         description="ended: somebody stopped its job, or everything was read; stopped: it stopped or failed by itself."
@@ -260,7 +266,7 @@ class ConditionInfo(BaseModel):
 class StreamInfo(BaseModel):
     """The state of one stream."""
 
-    model_config = _example(_STREAM)
+    model_config = example(_STREAM)
 
     stream: str
     topic: str
@@ -284,7 +290,7 @@ class StreamInfo(BaseModel):
 class StreamList(BaseModel):
     """Every stream that ever reported a batch."""
 
-    model_config = _example({"streams": [_STREAM]})
+    model_config = example({"streams": [_STREAM]})
 
     streams: tuple[StreamInfo, ...]
 
@@ -292,7 +298,7 @@ class StreamList(BaseModel):
 class BatchList(BaseModel):
     """Batch reports, newest first."""
 
-    model_config = _example({"batches": [REPORT]})
+    model_config = example({"batches": [REPORT]})
 
     batches: tuple[BatchReport, ...]
 
@@ -316,6 +322,6 @@ class RefusalSlice(BaseModel):
 class RefusalList(BaseModel):
     """Violations of severity error over time, empty slices included."""
 
-    model_config = _example({"buckets": [_SLICE]})
+    model_config = example({"buckets": [_SLICE]})
 
     buckets: tuple[RefusalSlice, ...]

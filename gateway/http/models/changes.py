@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tidegate.contracts.compatibility.finding import Direction, FindingSeverity
 from tidegate.contracts.document.model import Compatibility, Consumer
 from tidegate.contracts.document.terms import Identifier, Pointer
 from tidegate.contracts.inclusion.answer import Outcome
+from tidegate.gateway.http.models.examples import example, request_example
 
 _CANDIDATE = "9b0c1d2e3f405162738495a6b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f80"
 _FINDING: dict[str, Any] = {
@@ -84,28 +86,29 @@ def _utf8(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
+def _base64(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
 Text = Annotated[str, BeforeValidator(_utf8)]
-
-
-def _example(example: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(frozen=True, json_schema_extra={"example": example})
-
-
-def _request(example: dict[str, Any]) -> ConfigDict:
-    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"example": example})
 
 
 class CounterexampleInfo(BaseModel):
     """A record that one version lets pass and the other refuses, judged by both."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     text: Text = Field(description="The record as JSON; for Avro, in Avro's JSON encoding.")
-    avro_base64: str | None = Field(description="The Avro binary of the record; null for JSON Schema.")
+    avro_base64: Annotated[str | None, BeforeValidator(_base64)] = Field(
+        validation_alias=AliasChoices("avro_base64", "encoded"),
+        description="The Avro binary of the record; null for JSON Schema.",
+    )
 
 
 class FindingInfo(BaseModel):
     """One difference between two versions, whom it touches, and what shows it."""
 
-    model_config = _example(_FINDING)
+    model_config = example(_FINDING)
 
     severity: FindingSeverity
     code: str
@@ -122,6 +125,8 @@ class FindingInfo(BaseModel):
 class ComparisonInfo(BaseModel):
     """The findings against one version, breaking ones first."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     against: str
     suggested_version: str = Field(description="The smallest version that the findings allow.")
     findings: tuple[FindingInfo, ...]
@@ -130,7 +135,7 @@ class ComparisonInfo(BaseModel):
 class ChangeInfo(BaseModel):
     """What a candidate breaks of what is enforced, for whom, and who has still to agree."""
 
-    model_config = _example(CHANGE)
+    model_config = example(CHANGE)
 
     contract: str
     version: str
@@ -154,7 +159,7 @@ class ChangeInfo(BaseModel):
 class ConsumerRequest(BaseModel):
     """Who answers for a consumer, what it reads, and what it takes for granted."""
 
-    model_config = _request(_READS)
+    model_config = request_example(_READS)
 
     team: str | None = Field(default=None, description="Who answers for the consumer.")
     reads: tuple[Pointer, ...] = Field(
@@ -172,7 +177,7 @@ class ConsumerRequest(BaseModel):
 class ConsumerInfo(BaseModel):
     """A consumer of a contract."""
 
-    model_config = _example(_CONSUMER)
+    model_config = example(_CONSUMER)
 
     id: str
     team: str | None
@@ -185,7 +190,7 @@ class ConsumerInfo(BaseModel):
 class ConsumerList(BaseModel):
     """The consumers of a contract, by id."""
 
-    model_config = _example({"consumers": [_CONSUMER]})
+    model_config = example({"consumers": [_CONSUMER]})
 
     consumers: tuple[ConsumerInfo, ...]
 
@@ -197,7 +202,7 @@ class AgreementRequest(BaseModel):
     or, for a draft, its `version`.
     """
 
-    model_config = _request(_AGREEMENT)
+    model_config = request_example(_AGREEMENT)
 
     consumer: Identifier | None = Field(default=None, description="The consumer that agrees.")
     breaking: bool = Field(default=False, description="Agree to a break that affects no registered consumer.")
@@ -223,13 +228,15 @@ class AgreementRequest(BaseModel):
 class AcknowledgementInfo(BaseModel):
     """An agreement to one candidate."""
 
-    model_config = _example(_ACKNOWLEDGEMENT)
+    model_config = example(_ACKNOWLEDGEMENT)
 
     consumer: str | None = Field(
         description="Null for the agreement to a break that affects no registered consumer."
     )
     candidate: str
-    by: str | None = Field(description="The person who agreed.")
+    by: str | None = Field(
+        validation_alias=AliasChoices("by", "agreed_by"), description="The person who agreed."
+    )
     who: str = Field(description="The principal that noted it.")
     at: datetime
 
@@ -237,7 +244,7 @@ class AcknowledgementInfo(BaseModel):
 class AcknowledgementList(BaseModel):
     """What was agreed to, oldest first."""
 
-    model_config = _example({"acknowledgements": [_ACKNOWLEDGEMENT]})
+    model_config = example({"acknowledgements": [_ACKNOWLEDGEMENT]})
 
     acknowledgements: tuple[AcknowledgementInfo, ...]
 
@@ -258,7 +265,7 @@ class WeakeningInfo(BaseModel):
 class ProposalInfo(BaseModel):
     """A change that weakens what is enforced, and who stands behind it."""
 
-    model_config = _example(_PROPOSAL)
+    model_config = example(_PROPOSAL)
 
     contract: str
     version: str = Field(description="The version that would be enforced; empty when none would be left.")
@@ -275,7 +282,7 @@ class ProposalInfo(BaseModel):
 class ProposalList(BaseModel):
     """The proposed changes of what is enforced now, oldest first."""
 
-    model_config = _example({"proposals": [_PROPOSAL]})
+    model_config = example({"proposals": [_PROPOSAL]})
 
     proposals: tuple[ProposalInfo, ...]
 
@@ -283,7 +290,7 @@ class ProposalList(BaseModel):
 class ApprovalRequest(BaseModel):
     """Which change somebody approves."""
 
-    model_config = _request({"candidate": _CANDIDATE})
+    model_config = request_example({"candidate": _CANDIDATE})
 
     candidate: str = Field(
         pattern="^[0-9a-f]{64}$", description="Fingerprint of the candidate, as the refusal gives it."

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ConfigDict
+
+
+def example(value: dict[str, Any]) -> ConfigDict:
+    """Return the configuration of a model of an answer, with its example."""
+    return ConfigDict(frozen=True, from_attributes=True, json_schema_extra={"example": value})
+
+
+def request_example(value: dict[str, Any]) -> ConfigDict:
+    """Return the configuration of a model of a request, with its example; an unknown member is refused."""
+    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"example": value})
+
+
 CONTRACT: dict[str, Any] = {
     "apiVersion": "tidegate/v1",
     "kind": "DataContract",

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
 
@@ -42,9 +43,7 @@ _KEPT: dict[str, Any] = {"by": "key:3f9c2a71b0de", "at": "2026-07-01T12:00:02Z",
 class AdoptionReceipt(BaseModel):
     """The adoption is kept now."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"stream": "hospital.admissions", "id": ADOPTION["id"]}}
-    )
+    model_config = example({"stream": "hospital.admissions", "id": ADOPTION["id"]})
 
     stream: str
     id: str
@@ -53,7 +52,7 @@ class AdoptionReceipt(BaseModel):
 class AdoptionsInfo(BaseModel):
     """The adoptions of a stream that are kept, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"adoptions": [_KEPT]}})
+    model_config = example({"adoptions": [_KEPT]})
 
     adoptions: tuple[KeptAdoption, ...]
 

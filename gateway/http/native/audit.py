@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from tidegate.gateway.audit import AuditPage
 from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.problems import responses
-from tidegate.gateway.storage.audit_chain import NO_ENTRY, AuditEntry, Change, chained, document
+from tidegate.gateway.storage.audit_chain import NO_ENTRY, Change, chained, document
 
 router = APIRouter(prefix="/api/v1", tags=["audit"])
 
@@ -29,7 +29,7 @@ _ENTRY: dict[str, Any] = document(chained(_PUBLISHED, 1, NO_ENTRY))
 class AuditEntryInfo(BaseModel):
     """One entry. `hash` is the SHA-256 of the other members as canonical JSON (RFC 8785), `previous` among them."""
 
-    model_config = ConfigDict(json_schema_extra={"example": _ENTRY})
+    model_config = example(_ENTRY)
 
     number: int = Field(description="Counts from 1, without gaps.")
     at: str = Field(description="Instant in UTC, with six decimals: one spelling, because it is hashed.")
@@ -45,21 +45,12 @@ class AuditEntryInfo(BaseModel):
 class AuditList(BaseModel):
     """A part of the log, oldest first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"entries": [_ENTRY], "head": _ENTRY["hash"]}})
+    model_config = example({"entries": [_ENTRY], "head": _ENTRY["hash"]})
 
     entries: tuple[AuditEntryInfo, ...]
     head: str = Field(
         description="Hash of the newest entry of the whole log; note it, to see later if the end was cut off."
     )
-
-    @classmethod
-    def of(cls, page: AuditPage) -> Self:
-        """Show a page."""
-        return cls(entries=tuple(_info(entry) for entry in page.entries), head=page.head)
-
-
-def _info(entry: AuditEntry) -> AuditEntryInfo:
-    return AuditEntryInfo(**document(entry))
 
 
 @router.get(
@@ -72,4 +63,6 @@ def list_audit(
     subject: Annotated[str | None, Query(description="Only entries about this subject.")] = None,
 ) -> AuditList:
     """List who did what, oldest first. The next page begins after the last number of this one."""
-    return AuditList.of(factory.audit().page(after, limit, subject))
+    page = factory.audit().page(after, limit, subject)
+    entries = tuple(AuditEntryInfo(**document(entry)) for entry in page.entries)
+    return AuditList(entries=entries, head=page.head)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Response
 
 from tidegate.contracts.document.terms import IDENTIFIER_PATTERN
 from tidegate.gateway.access.limits import checked
-from tidegate.gateway.http.conversions import acknowledgement_info, change_info, consumer_info
+from tidegate.gateway.http.conversions import change_info, consumer_info
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import (
@@ -123,7 +123,9 @@ def remove_consumer(
 def list_acknowledgements(contract_id: ContractId, factory: FactoryDep) -> AcknowledgementList:
     """List what was agreed to, oldest first."""
     found = factory.consumers().acknowledgements(contract_id)
-    return AcknowledgementList(acknowledgements=tuple(acknowledgement_info(each) for each in found))
+    return AcknowledgementList(
+        acknowledgements=tuple(AcknowledgementInfo.model_validate(each) for each in found)
+    )
 
 
 @router.post(
@@ -150,4 +152,4 @@ def acknowledge_change(
     made, is_new = factory.consumers().acknowledge(contract_id, agreement, principal)
     _log.info("change_acknowledged", contract=contract_id, consumer=made.consumer, candidate=made.candidate)
     response.status_code = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-    return acknowledgement_info(made)
+    return AcknowledgementInfo.model_validate(made)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tidegate.gateway.health import BrokerState
 from tidegate.gateway.http.dependencies import FactoryDep
+from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.problems import responses
 
 router = APIRouter(prefix="/health", tags=["health"])
@@ -17,7 +18,7 @@ router = APIRouter(prefix="/health", tags=["health"])
 class LiveInfo(BaseModel):
     """The process answers."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"status": "live"}})
+    model_config = example({"status": "live"})
 
     status: Literal["live"] = "live"
 
@@ -25,16 +26,13 @@ class LiveInfo(BaseModel):
 class ReadyInfo(BaseModel):
     """The process can serve. A broker that is away is shown, and does not make it unready."""
 
-    model_config = ConfigDict(
-        from_attributes=True,
-        json_schema_extra={
-            "example": {
-                "status": "ready",
-                "database": "reachable",
-                "migrations": "current",
-                "broker": "not configured",
-            }
-        },
+    model_config = example(
+        {
+            "status": "ready",
+            "database": "reachable",
+            "migrations": "current",
+            "broker": "not configured",
+        }
     )
 
     status: Literal["ready"] = "ready"

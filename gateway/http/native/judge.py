@@ -1,19 +1,189 @@
-"""Judging over HTTP."""
+"""Judging over HTTP.
+
+Posted records are judged to the byte: what a client wrote is cut out of the body, and never written again.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+import binascii
+import json
+import re
+from typing import Annotated, Any, NoReturn
 
 from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field
 
+from tidegate.contracts.errors import Problem
 from tidegate.gateway.access.limits import checked
 from tidegate.gateway.http.conversions import judgement_info
 from tidegate.gateway.http.dependencies import FactoryDep, media_type, read_body
 from tidegate.gateway.http.models.answers import JudgementInfo
 from tidegate.gateway.http.models.examples import RECORDS
 from tidegate.gateway.http.native.contracts import ContractId, Version
-from tidegate.gateway.http.native.records import RecordBatch, lines, read_envelope
-from tidegate.gateway.http.problems import BodyTooLarge, responses
+from tidegate.gateway.http.problems import BodyTooLarge, InvalidBody, RequestError, responses
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+# Only the extent of a value counts here, so numbers of any length are passed over and never converted.
+_DECODER = json.JSONDecoder(parse_int=lambda _: ..., parse_float=lambda _: ..., parse_constant=lambda _: ...)
+_FIRST = frozenset('{["-0123456789tfnNI')  # with which a value may begin
+
+
+class PostedRecord(BaseModel):
+    """One record: give `value` or `value_base64`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Any = Field(default=None, description="Any JSON value, judged as it is written here.")
+    value_base64: str | None = Field(
+        default=None, description="The record's bytes in base64; null is a tombstone."
+    )
+
+
+class RecordBatch(BaseModel):
+    """Records to judge, in order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    records: list[PostedRecord]
+
+
+def lines(content: bytes) -> tuple[bytes, ...]:
+    """Cut a body into records at LF only. A last LF ends the last record and begins no other."""
+    if not content:
+        return ()
+    return tuple(content.removesuffix(b"\n").split(b"\n"))
+
+
+def read_envelope(content: bytes) -> tuple[bytes | None, ...]:
+    """Cut the records out of `{"records": [{"value": ...}, {"value_base64": ...}]}`.
+
+    A value is given as the bytes between its first and last character. Raises RequestError for a body that is no
+    JSON, InvalidBody for JSON of another shape.
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise RequestError("the body is not UTF-8; send such records as value_base64") from error
+    return _Envelope(text).records()
+
+
+class _Envelope:
+    """Reads the envelope from left to right; the values inside are skipped by the JSON decoder, which says where they end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def records(self) -> tuple[bytes | None, ...]:
+        found: list[bytes | None] | None = None
+        for key in self._members(""):
+            if key != "records" or found is not None:
+                # An unknown name may be a value of a record: it is not repeated.
+                _refuse("/records" if key == "records" else "", "the body has one member, records")
+            found = self._elements()
+        if self._peek():
+            raise self._malformed()
+        if found is None:
+            _refuse("", 'the body is {"records": [...]}')
+        return tuple(found)
+
+    def _elements(self) -> list[bytes | None]:
+        self._open("[", "/records", "is an array of records")
+        found: list[bytes | None] = []
+        if self._accept("]"):
+            return found
+        while True:
+            found.append(self._record(f"/records/{len(found)}"))
+            if self._accept("]"):
+                return found
+            self._expect(",")
+
+    def _record(self, pointer: str) -> bytes | None:
+        found: list[bytes | None] = []
+        for key in self._members(pointer):
+            start = self._at
+            value = self._value()
+            if key == "value":
+                found.append(self._text[start : self._at].encode("utf-8", "surrogatepass"))
+            elif key == "value_base64":
+                found.append(_decoded(value, f"{pointer}/{key}"))
+            else:
+                _refuse(pointer, "a record has one member, value or value_base64")
+        if len(found) != 1:
+            _refuse(pointer, "a record has one member, value or value_base64")
+        return found[0]
+
+    def _members(self, pointer: str) -> Any:
+        """Yield the keys of an object, each time standing before the value, which the caller reads."""
+        self._open("{", pointer, "is an object")
+        if self._accept("}"):
+            return
+        while True:
+            if self._peek() != '"':
+                raise self._malformed()
+            key = self._value()
+            self._expect(":")
+            self._peek()
+            yield key
+            if self._accept("}"):
+                return
+            self._expect(",")
+
+    def _value(self) -> Any:
+        try:
+            value, self._at = _DECODER.raw_decode(self._text, self._at)
+        except RecursionError as error:
+            raise RequestError("a value is nested too deep to be cut out; send it as value_base64") from error
+        except ValueError as error:
+            raise self._malformed() from error
+        return value
+
+    def _peek(self) -> str:
+        """Pass over white space; give the next character, "" at the end."""
+        match = _SPACE.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _accept(self, token: str) -> bool:
+        if self._peek() != token:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, token: str) -> None:
+        if not self._accept(token):
+            raise self._malformed()
+
+    def _open(self, token: str, pointer: str, sentence: str) -> None:
+        if self._peek() not in _FIRST:
+            raise self._malformed()
+        if not self._accept(token):
+            _refuse(pointer, sentence)
+
+    def _malformed(self) -> RequestError:
+        line = self._text.count("\n", 0, self._at) + 1
+        column = self._at - self._text.rfind("\n", 0, self._at)
+        return RequestError(
+            "the body is no JSON; records that are none are sent as value_base64",
+            (Problem("", "here the body stops being JSON", line=line, column=column),),
+        )
+
+
+def _decoded(value: Any, pointer: str) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        _refuse(pointer, "is a string in base64, or null for a tombstone")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidBody("the records cannot be read", (Problem(pointer, "is no base64"),)) from error
+
+
+def _refuse(pointer: str, message: str) -> NoReturn:
+    raise InvalidBody("the records cannot be read", (Problem(pointer, message),))
+
 
 router = APIRouter(prefix="/api/v1", tags=["judge"])
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Path, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, AwareDatetime, BaseModel, Field
 
 from tidegate.contracts.errors import Problem, SettingsError
-from tidegate.gateway.access.keys import Credentials
 from tidegate.gateway.access.principal import read_grants
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
 from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.http.problems import InvalidBody, responses
-from tidegate.gateway.storage.access import StoredKey
 
 _log = structlog.get_logger()
 
@@ -42,7 +41,7 @@ KeyId = Annotated[str, Path(description="Id of the key.", examples=["3f9c2a71b0d
 class KeyRequest(BaseModel):
     """A key to make."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": _WANTED})
+    model_config = request_example(_WANTED)
 
     name: str = Field(min_length=1, max_length=200, description="What the key is for.")
     grants: tuple[str, ...] = Field(
@@ -58,9 +57,9 @@ class KeyRequest(BaseModel):
 class KeyInfo(BaseModel):
     """A key, without its secret, which is not kept."""
 
-    model_config = ConfigDict(json_schema_extra={"example": _KEY})
+    model_config = example(_KEY)
 
-    key_id: str
+    key_id: str = Field(validation_alias=AliasChoices("key_id", "id"))
     name: str
     grants: tuple[str, ...]
     created_by: str
@@ -70,30 +69,20 @@ class KeyInfo(BaseModel):
         description="Since when it opens nothing; null while it is in use."
     )
 
-    @classmethod
-    def of(cls, key: StoredKey) -> Self:
-        """Show a key."""
-        return cls(**_shown(key))
-
 
 class NewKeyInfo(KeyInfo):
     """A key that was just made, with its secret: it is in this answer and nowhere else."""
 
-    model_config = ConfigDict(json_schema_extra={"example": _NEW_KEY})
+    model_config = example(_NEW_KEY)
 
     secret: str = Field(description="Password, to the key's id as user.")
     token: str = Field(description="Both halves in one, to be sent as a bearer token.")
-
-    @classmethod
-    def made(cls, key: StoredKey, credentials: Credentials) -> Self:
-        """Show a new key."""
-        return cls(**_shown(key), secret=credentials.secret, token=credentials.token)
 
 
 class KeyList(BaseModel):
     """Every key, oldest first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"keys": [_KEY]}})
+    model_config = example({"keys": [_KEY]})
 
     keys: tuple[KeyInfo, ...]
 
@@ -120,13 +109,14 @@ def create_key(
         raise InvalidBody("no such key can be made", (Problem("", str(error)),)) from error
     _log.info("key_created", key=made.key_id)
     response.headers["Cache-Control"] = "no-store"
-    return NewKeyInfo.made(factory.keys().find(made.key_id), made)
+    shown = KeyInfo.model_validate(factory.keys().find(made.key_id))
+    return NewKeyInfo(**shown.model_dump(), secret=made.secret, token=made.token)
 
 
 @router.get("", operation_id="list_keys", summary="List API keys", responses=responses(503))
 def list_keys(factory: FactoryDep) -> KeyList:
     """List every key, revoked and expired ones included, without secrets."""
-    return KeyList(keys=tuple(KeyInfo.of(key) for key in factory.keys().all()))
+    return KeyList(keys=tuple(KeyInfo.model_validate(key) for key in factory.keys().all()))
 
 
 @router.delete(
@@ -139,9 +129,4 @@ def revoke_key(key_id: KeyId, factory: FactoryDep, principal: PrincipalDep) -> K
     """Take a key out of use, for good. Every process notices within the time for which it remembers keys."""
     revoked = factory.keys().revoke(key_id, principal.name)
     _log.info("key_revoked", key=key_id)
-    return KeyInfo.of(revoked)
-
-
-def _shown(key: StoredKey) -> dict[str, Any]:
-    names = ("name", "grants", "created_by", "created_at", "expires_at", "revoked_at")
-    return {"key_id": key.id, **{name: getattr(key, name) for name in names}}
+    return KeyInfo.model_validate(revoked)

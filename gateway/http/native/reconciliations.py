@@ -8,11 +8,12 @@ from uuid import UUID
 
 import structlog
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from tidegate.contracts.stream.reconciliation import ReconciliationResult, StreamReconciliation
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.examples import example
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
 
@@ -63,7 +64,7 @@ ReconciliationId = Annotated[UUID, Path(description="Id of the request.", exampl
 class ReconciliationsInfo(BaseModel):
     """The reconciliations of a stream that are kept, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"reconciliations": [_RECONCILIATION]}})
+    model_config = example({"reconciliations": [_RECONCILIATION]})
 
     reconciliations: tuple[StreamReconciliation, ...]
 
@@ -71,9 +72,7 @@ class ReconciliationsInfo(BaseModel):
 class ReconciliationReceipt(BaseModel):
     """The result is kept now, or another one was before."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"stream": "hospital.admissions", "id": REQUEST["id"]}}
-    )
+    model_config = example({"stream": "hospital.admissions", "id": REQUEST["id"]})
 
     stream: str
     id: UUID

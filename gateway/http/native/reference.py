@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,54 +18,15 @@ router = APIRouter(include_in_schema=False)
 _STYLE = "reference.css"
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of an operation."""
-
-    name: str
-    place: str
-    required: bool
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """One content type of a request or an answer, with an example if there is one."""
-
-    media_type: str
-    example: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One status with which an operation may answer."""
-
-    status: str
-    description: str
-    bodies: tuple[Body, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation, ready to be shown."""
-
-    id: str
-    tag: str
-    method: str
-    path: str
-    summary: str
-    description: str
-    parameters: tuple[Parameter, ...]
-    body_description: str
-    bodies: tuple[Body, ...]
-    answers: tuple[Answer, ...]
-
-
 @router.get("/docs")
 def show_reference(request: Request) -> HTMLResponse:
     """Show every operation."""
     openapi = request.app.openapi()
-    operations = tuple(read_operations(openapi))
+    operations = [
+        {"method": method.upper(), "path": path, **operation}
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    ]
     template = _templates().get_template("reference.html")
     return HTMLResponse(template.render(openapi=openapi, operations=operations, style=f"/docs/{_STYLE}"))
 
@@ -78,47 +38,15 @@ def show_style() -> Response:
     return Response(content, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
-def read_operations(openapi: Mapping[str, Any]) -> Iterator[Operation]:
-    """Read the operations of an OpenAPI 3.1 document, in its order."""
-    for path, methods in openapi["paths"].items():
-        for method, found in methods.items():
-            body = found.get("requestBody", {})
-            yield Operation(
-                id=found["operationId"],
-                tag=found["tags"][0],
-                method=method.upper(),
-                path=path,
-                summary=found["summary"],
-                description=found["description"],
-                parameters=tuple(_parameter(one) for one in found.get("parameters", ())),
-                body_description=body.get("description", ""),
-                bodies=tuple(_bodies(body, openapi)),
-                answers=tuple(
-                    Answer(status, answer["description"], tuple(_bodies(answer, openapi)))
-                    for status, answer in sorted(found["responses"].items())
-                ),
-            )
-
-
-def _parameter(found: Mapping[str, Any]) -> Parameter:
-    return Parameter(
-        found["name"], found["in"], required=found["required"], description=found.get("description", "")
-    )
-
-
-def _bodies(holder: Mapping[str, Any], openapi: Mapping[str, Any]) -> Iterator[Body]:
-    for media_type, content in holder.get("content", {}).items():
-        example = content.get("example", _example(content.get("schema", {}), openapi))
-        if example is None or isinstance(example, str):
-            yield Body(media_type, example)
-        else:
-            yield Body(media_type, json.dumps(example, indent=2, ensure_ascii=False))
-
-
-def _example(schema: Mapping[str, Any], openapi: Mapping[str, Any]) -> Any:
-    """Find the example of a schema, through a reference into the document's components."""
-    name = schema.get("$ref", "").removeprefix("#/components/schemas/")
-    return (openapi["components"]["schemas"][name] if name else schema).get("example")
+def _example(content: Mapping[str, Any], openapi: Mapping[str, Any]) -> str | None:
+    """Return the example of a body as text: its own, or that of its schema, through a reference into the components."""
+    schema = content.get("schema", {})
+    if "$ref" in schema:
+        schema = openapi["components"]["schemas"][schema["$ref"].removeprefix("#/components/schemas/")]
+    example = content.get("example", schema.get("example"))
+    if example is None or isinstance(example, str):
+        return example
+    return json.dumps(example, indent=2, ensure_ascii=False)
 
 
 def _with_code(text: str) -> Markup:
@@ -138,5 +66,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["with_code"] = _with_code
+    environment.filters.update(with_code=_with_code, example=_example)
     return environment

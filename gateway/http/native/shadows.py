@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tidegate.contracts.document.model import Status
 from tidegate.contracts.stream.control import StreamControl
@@ -16,11 +16,11 @@ from tidegate.gateway.http.conversions import change_info
 from tidegate.gateway.http.dependencies import FactoryDep, json_content
 from tidegate.gateway.http.gate import PrincipalDep
 from tidegate.gateway.http.models.changes import CHANGE, ChangeInfo
+from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.http.native.contracts import ContractId, NamedVersion
 from tidegate.gateway.http.native.stream_controls import CONTROL_ANSWER
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import contract_responses, responses
-from tidegate.gateway.streams.shadows import Promotion
 
 _log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ FINDINGS: dict[str, Any] = {
 class ShadowRequest(BaseModel):
     """Which version is judged beside the enforced one."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": "1.3.0"}})
+    model_config = request_example({"version": "1.3.0"})
 
     version: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         description="A published version, a draft most often; null: none any more."
@@ -67,16 +67,14 @@ class ShadowRequest(BaseModel):
 class PromotionInfo(BaseModel):
     """What would change if a version were enforced from now on."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "contract": "hospital.admissions",
-                "version": "1.3.0",
-                "status": "draft",
-                "enforced": "1.2.0",
-                "change": {**CHANGE, "comparisons": []},
-                "shadow": FINDINGS,
-            }
+    model_config = example(
+        {
+            "contract": "hospital.admissions",
+            "version": "1.3.0",
+            "status": "draft",
+            "enforced": "1.2.0",
+            "change": {**CHANGE, "comparisons": []},
+            "shadow": FINDINGS,
         }
     )
 
@@ -90,18 +88,6 @@ class PromotionInfo(BaseModel):
     shadow: ShadowFindings | None = Field(
         description="What it would have made of live records; null when it was not judged beside."
     )
-
-    @classmethod
-    def of(cls, promotion: Promotion) -> Self:
-        """Show what a promotion would change."""
-        return cls(
-            contract=promotion.version.contract_id,
-            version=promotion.version.version,
-            status=Status(promotion.version.status),
-            enforced=promotion.enforced,
-            change=change_info(promotion.review),
-            shadow=promotion.shadow,
-        )
 
 
 @router.post(
@@ -146,4 +132,12 @@ def get_shadow_findings(stream: StreamName, factory: FactoryDep) -> ShadowFindin
 @checked
 def preview_promotion(contract_id: ContractId, version: NamedVersion, factory: FactoryDep) -> PromotionInfo:
     """Compare a version with what is enforced, and show what it made of live records as a shadow. Changes nothing."""
-    return PromotionInfo.of(factory.shadows().promotion(contract_id, version))
+    promotion = factory.shadows().promotion(contract_id, version)
+    return PromotionInfo(
+        contract=contract_id,
+        version=promotion.version.version,
+        status=Status(promotion.version.status),
+        enforced=promotion.enforced,
+        change=change_info(promotion.review),
+        shadow=promotion.shadow,
+    )

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Header, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
+from tidegate.gateway.http.models.examples import example, request_example
 from tidegate.gateway.http.native.reconciliations import REQUEST
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
@@ -68,9 +69,7 @@ IfNoneMatch = Annotated[
 class PauseRequest(BaseModel):
     """Why a stream is paused."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"reason": "the ward's clock is wrong"}}
-    )
+    model_config = request_example({"reason": "the ward's clock is wrong"})
 
     reason: str | None = Field(
         default=None,
@@ -83,7 +82,7 @@ class PauseRequest(BaseModel):
 class ResumeRequest(BaseModel):
     """How a stream goes on."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"accept_batch": True}})
+    model_config = request_example({"accept_batch": True})
 
     accept_batch: bool = Field(
         default=False,
@@ -94,9 +93,7 @@ class ResumeRequest(BaseModel):
 class EventReceipt(BaseModel):
     """The event that is kept now."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"stream": "hospital.admissions", "kind": "stopped"}}
-    )
+    model_config = example({"stream": "hospital.admissions", "kind": "stopped"})
 
     stream: str
     kind: EventKind

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import BaseModel, ConfigDict
 
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.stream.bounds import Instant
-from tidegate.contracts.stream.report import BatchReport
+from tidegate.contracts.stream.report import BatchReport, ExpectationResult
 from tidegate.gateway.clock import now
 from tidegate.gateway.http.conversions import refusal_slice
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, posted
@@ -22,7 +23,7 @@ from tidegate.gateway.http.models.answers import (
     StreamInfo,
     StreamList,
 )
-from tidegate.gateway.http.models.examples import REPORT
+from tidegate.gateway.http.models.examples import EXPECTATION_RESULT, REPORT, example
 from tidegate.gateway.http.problems import InvalidBody, responses
 
 router = APIRouter(prefix="/api/v1/streams", tags=["streams"])
@@ -119,3 +120,46 @@ def list_refusals(
     """Count the violations of severity error by rule or keyword, in equal slices of a range of time."""
     found = factory.streams().refusals(stream, time.since, time.until, buckets)
     return RefusalList(buckets=tuple(refusal_slice(bucket) for bucket in found))
+
+
+class ExpectationEntry(BaseModel):
+    """What became of one expectation in one batch."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    epoch: int
+    n: int
+    committed_at: datetime
+    result: ExpectationResult
+
+
+class ExpectationList(BaseModel):
+    """Results of expectations, newest first."""
+
+    model_config = example(
+        {
+            "results": [
+                {"epoch": 1, "n": 1, "committed_at": REPORT["committed_at"], "result": EXPECTATION_RESULT}
+            ]
+        }
+    )
+
+    results: tuple[ExpectationEntry, ...]
+
+
+@router.get(
+    "/{stream}/expectations",
+    operation_id="list_expectation_results",
+    summary="List what became of a stream's expectations",
+    responses=responses(404, 422, 503),
+)
+def list_expectation_results(
+    stream: StreamName,
+    factory: FactoryDep,
+    time: TimeRangeDep,
+    expectation: Annotated[str | None, Query(description="Id of one expectation; left out, all.")] = None,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many results to give at most.")] = 1000,
+) -> ExpectationList:
+    """List the results in the batches committed in a range of time, newest first: figures, never a value."""
+    found = factory.expectations().results(stream, time.since, time.until, limit, expectation)
+    return ExpectationList(results=tuple(ExpectationEntry.model_validate(each) for each in found))

@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.gateway.http.desk import wording
 from tidegate.gateway.http.desk.chart import HEIGHT, Series, coloured, nice_ceiling, sparkline, stacked
-from tidegate.gateway.http.desk.ranges import RANGES, range_named, ranges_within
+from tidegate.gateway.http.desk.stream_views import RANGES, range_named, ranges_within
 
 NOW = datetime(2026, 11, 21, 4, 3, 7, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import json
 
-from tidegate.gateway.http.desk.hexdump import hex_rows
-from tidegate.gateway.http.desk.layout import Line, Mark, Mask, lay_out
-from tidegate.gateway.http.desk.visible import visible_runs
+from tidegate.gateway.http.desk.layout import Line, Mark, Mask, hex_rows, lay_out
+from tidegate.gateway.http.desk.wording import visible_runs
 
 
 def written(lines: list[Line]) -> list[str]:

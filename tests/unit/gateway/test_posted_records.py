@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.gateway.http.native.records import lines, read_envelope
+from tidegate.gateway.http.native.judge import lines, read_envelope
 from tidegate.gateway.http.problems import InvalidBody, RequestError
 
 

@@ -1,7 +1,8 @@
-"""What the page of a stream shows of its reconciliations."""
+"""What the page of a stream shows of its expectations, its shadow version and its reconciliations."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
@@ -13,9 +14,93 @@ from tidegate.contracts.stream.reconciliation import (
     ReconciliationRequest,
     StreamReconciliation,
 )
+from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
+from tidegate.contracts.stream.shadow import ShadowFindings
 from tidegate.gateway.streams.reconciliations import SeenReconciliations
+from tidegate.gateway.streams.reports import ExpectationHistory
 
-_KINDS = {
+_OUTCOMES = {
+    ExpectationOutcome.MET: ("met", "as expected"),
+    ExpectationOutcome.WARNED: ("warned", "warned"),
+    ExpectationOutcome.ALERTED: ("warned", "alerted"),
+    ExpectationOutcome.QUARANTINED: ("refused", "quarantined"),
+    ExpectationOutcome.FAILED: ("refused", "failed"),
+    ExpectationOutcome.SKIPPED: ("muted", "too few records"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationRow:
+    """One expectation in the range of the page.
+
+    `style` and `label` tell of the newest batch. `observed` is a figure, None where none is kept.
+    """
+
+    expectation: str
+    about: str
+    style: str
+    label: str
+    observed: str | None
+    judged: int
+    unmet: int
+    by_library: bool
+    disagreements: int
+    last_seen: datetime
+
+
+def expectation_rows(history: Iterable[ExpectationHistory]) -> tuple[ExpectationRow, ...]:
+    """Return every expectation, those that somebody must look at first."""
+    rows = [_expectation_row(each) for each in history]
+    return tuple(sorted(rows, key=lambda row: (not row.disagreements, not row.unmet, row.expectation)))
+
+
+def _expectation_row(history: ExpectationHistory) -> ExpectationRow:
+    result = history.last.result
+    style, label = _OUTCOMES[result.outcome]
+    return ExpectationRow(
+        expectation=history.expectation,
+        about=_about(result),
+        style=style,
+        label=label,
+        observed=_figure(result),
+        judged=history.judged,
+        unmet=history.unmet,
+        by_library=result.judged_by == "great_expectations",
+        disagreements=history.disagreements,
+        last_seen=history.last.committed_at,
+    )
+
+
+def _about(result: ExpectationResult) -> str:
+    words = result.type.removeprefix("expect_").replace("_", " ")
+    return f"{words}: {', '.join(result.columns)}" if result.columns else words
+
+
+def _figure(result: ExpectationResult) -> str | None:
+    if result.observed is not None:
+        return f"{result.observed:,.6g}"
+    if result.unexpected is not None:
+        return f"{result.unexpected:,} of {result.considered:,} not so"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowView:
+    """The shadow of a stream: the one that is declared, or the last one that was. `findings` is None before its first batch."""
+
+    version: str
+    is_declared: bool
+    findings: ShadowFindings | None
+
+    @classmethod
+    def of(cls, declared: str | None, findings: ShadowFindings | None) -> Self | None:
+        """Make the view; None for a stream that never had a shadow. Findings of another one than is declared are old."""
+        if findings is None or (declared is not None and findings.result.version != declared):
+            return None if declared is None else cls(declared, is_declared=True, findings=None)
+        return cls(findings.result.version, is_declared=declared is not None, findings=findings)
+
+
+_FAULTS = {
     "in_no_output": "In no output",
     "written_twice": "Written twice",
     "quarantined_twice": "Quarantined twice",
@@ -129,4 +214,4 @@ def _records(count: int) -> str:
 
 
 def _fault(kind: str, records: NamedRecords) -> Fault:
-    return Fault(_KINDS[kind], records.count, records.first[:MOST_PLACES])
+    return Fault(_FAULTS[kind], records.count, records.first[:MOST_PLACES])
