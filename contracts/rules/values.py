@@ -136,6 +136,11 @@ def exact(number: float | Decimal) -> int | float | Decimal:
     return number
 
 
+def is_nan(number: float | Decimal) -> bool:
+    """Return whether a number is in no order with any other. Python raises when it compares such a float with a Decimal."""
+    return number != number  # noqa: PLR0124 - of all numbers NaN alone differs from itself
+
+
 def native(number: float) -> int | float:
     """Turn a number of a contract into one that compares exactly with ints and with floats below 2^53."""
     return int(exact(number)) if exact(number) == int(number) else number

@@ -16,7 +16,17 @@ from tidegate.contracts.document.rule_model import Ordered
 from tidegate.contracts.rules.clock import day_of
 from tidegate.contracts.rules.compiled import Built, when_missing
 from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Values
-from tidegate.contracts.rules.values import DATES, INSTANTS, LOCAL_TIMES, NUMBERS, Key, Order, exact, order_of
+from tidegate.contracts.rules.values import (
+    DATES,
+    INSTANTS,
+    LOCAL_TIMES,
+    NUMBERS,
+    Key,
+    Order,
+    exact,
+    is_nan,
+    order_of,
+)
 from tidegate.contracts.words import counted, length_of, name_of, shown, time_of
 
 Test = Callable[[Any, Any], bool]
@@ -71,6 +81,8 @@ class OrderedKind(RuleKind[Ordered]):
                 continue
             is_numbers = order.name == NUMBERS.name
             if is_numbers:
+                if is_nan(first) or is_nan(second):
+                    return f"{values.name(high)} {shown(values[high])} is in no order with {values.name(low)} {shown(values[low])}"
                 first, second = exact(first), exact(second)
             if first < second or (first == second and not rule.strict):
                 continue
@@ -137,6 +149,8 @@ def _any_disorder(keys: tuple[Key, ...], in_order: Test, *, absent: bool) -> Cal
 
 def _compare(holds: Test, one: Any, other: Any) -> bool:
     """Compare by exact value: a Decimal and a float stand for decimals that Python would compare in binary."""
+    if is_nan(one) or is_nan(other):
+        return False
     if type(one) is not type(other) and Decimal in (type(one), type(other)):
         return holds(exact(one), exact(other))
     return holds(one, other)

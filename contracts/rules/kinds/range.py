@@ -17,6 +17,7 @@ from tidegate.contracts.rules.values import (
     NUMBERS,
     Order,
     exact,
+    is_nan,
     number_of,
     order_of,
     order_of_durations,
@@ -189,7 +190,7 @@ class RangeKind(FieldRuleKind[Range]):
             keys = _keys(value, limit, found)
             if keys is None:
                 relative.append(sentence)
-            elif not LIMITS[name].holds(*keys):
+            elif is_nan(keys[0]) or not LIMITS[name].holds(*keys):
                 return sentence
         return relative[0] if len(relative) == 1 else None
 
@@ -233,7 +234,7 @@ def _outside_numbers(
             kind = type(value)
             if kind is int or kind is float or kind is Decimal:
                 number = exact(value)
-                return not all(holds(number, limit) for holds, limit in exact_tests)
+                return is_nan(number) or not all(holds(number, limit) for holds, limit in exact_tests)
             return absent and value is None
 
         return breaks_exactly
