@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
@@ -19,40 +17,6 @@ from tidegate.gateway.registry.subject_scope import subject_of_contract, topic_o
 from tidegate.gateway.storage.audit_chain import Change, content_hash
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.sql import Stores
-
-
-class Condition(StrEnum):
-    """`ended`: its job was stopped by somebody, or had read everything; `stopped`: it stopped or failed by itself."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCondition:
-    """The condition of a stream since `at`; `reason`, `by` and `at` are None where no one told any."""
-
-    condition: Condition
-    reason: str | None = None
-    by: str | None = None
-    at: datetime | None = None
-
-
-def condition_of(
-    control: StreamControl, event: StreamEvent | None, last_committed_at: datetime | None
-) -> StreamCondition:
-    """Return the condition of a stream. A pause hides what its job told; a batch after an end shows that it runs again."""
-    if control.is_paused:
-        return StreamCondition(Condition.PAUSED, control.reason, control.by, control.at)
-    if event is None or event.kind is EventKind.STARTED:
-        return StreamCondition(Condition.RUNNING)
-    if last_committed_at is not None and last_committed_at > event.at:
-        return StreamCondition(Condition.RUNNING)
-    condition = Condition.ENDED if event.kind is EventKind.ENDED else Condition.STOPPED
-    return StreamCondition(condition, event.message, None, event.at)
-
 
 Announce = Callable[[StreamEvent | Trip | StreamControl], None]
 """Told of what a job told, or of a pause by a person: once, after it is kept."""

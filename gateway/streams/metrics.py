@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.stream.control import StreamControl, StreamEvent
+from tidegate.contracts.stream.control import Condition, StreamControl, StreamEvent, condition_of
 from tidegate.contracts.stream.reconciliation import Answer, Findings, ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport, TableSize
 from tidegate.contracts.stream.shadow import ShadowFindings
@@ -25,7 +25,6 @@ from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import RuleSum
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.tables import StreamRow
-from tidegate.gateway.streams.controls import Condition, condition_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20

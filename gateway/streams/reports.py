@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError, NotFoundError
+from tidegate.contracts.stream.control import StreamCondition, condition_of
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.report import BatchReport, ExpectationOutcome
 from tidegate.contracts.verdict import Severity, Stage
@@ -17,8 +18,6 @@ from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
 from tidegate.gateway.storage.tables import StreamRow
 from tidegate.gateway.streams.controls import (
-    StreamCondition,
-    condition_of,
     require_own,
     require_same,
     told_by,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
+from tidegate.contracts.stream.control import Condition
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.desk.chart import Bar, Chart, Series, coloured, sparkline, stacked
-from tidegate.gateway.streams.controls import Condition
 from tidegate.gateway.streams.reports import RefusalBucket, SparkBucket, StreamReader, StreamSummary
 
 

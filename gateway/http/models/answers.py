@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.contracts.document.model import Status
+from tidegate.contracts.stream.control import Condition
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.contracts.verdict import Severity, Stage
 from tidegate.gateway.http.models.examples import REPORT, example, request_example
-from tidegate.gateway.streams.controls import Condition
 
 _VERSION: dict[str, Any] = {
     "registry_id": 3,

@@ -9,10 +9,16 @@ from uuid import uuid4
 
 import pytest
 
-from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent
+from tidegate.contracts.stream.control import (
+    Condition,
+    EventKind,
+    StreamCondition,
+    StreamControl,
+    StreamEvent,
+    condition_of,
+)
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
-from tidegate.gateway.streams.controls import Condition, StreamCondition, condition_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
