@@ -11,6 +11,7 @@ MEANINGS: Final = {
     "alert_sent": "A target took an alert.",
     "batch_halved": "A batch failed in a way that a smaller one may survive; the job takes half of it.",
     "batch_published": "A batch is committed: its counts, and milliseconds by step.",
+    "batch_slow": "One batch has been in hand for longer than `TIDEGATE_WATCHDOG_SECONDS`; logged once for it.",
     "budget_exceeded": "A batch spent the error budget of its contract; nothing of it was written.",
     "budget_tripped": "A job reported a spent error budget.",
     "budget_window_empty": "The registry did not say what earlier batches held; the window of the budget begins empty.",

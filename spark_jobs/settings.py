@@ -265,6 +265,9 @@ class JobSettings(RegistrySettings):
     heartbeat_seconds: float = Field(
         default=10.0, gt=0, description="Pause between heartbeats, which bring what the gateway asks for."
     )
+    watchdog_seconds: float = Field(
+        default=600.0, gt=0, description="How long one batch may take before the job logs that it is slow."
+    )
 
     @property
     def batch_seconds(self) -> float:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.registry_client.messages import Answer, Request
-from tidegate.contracts.stream.control import StreamEvent, Trip
+from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
 
@@ -43,9 +43,9 @@ def batches(stream: str, limit: int) -> Request:
     return Request("GET", f"{stream_path(stream, 'batches')}?limit={limit}")
 
 
-def heartbeat(stream: str) -> Request:
-    """Tell that a stream lives."""
-    return Request("POST", stream_path(stream, "heartbeat"))
+def heartbeat(stream: str, told: Heartbeat) -> Request:
+    """Tell that a stream lives, and what it has in hand."""
+    return post(stream_path(stream, "heartbeat"), told)
 
 
 def event(told: StreamEvent) -> Request:

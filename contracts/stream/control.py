@@ -211,6 +211,22 @@ class StreamEvent(BaseModel):
     )
 
 
+class Heartbeat(BaseModel):
+    """What a job says of one stream every few seconds, whether it has records to judge or not."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lag_records: Count | None = Field(
+        default=None, description="Records in the topic past the ledger's end; null when unknown."
+    )
+    busy_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=10**9,
+        description="How long the oldest batch in hand has taken so far; null when none is in hand.",
+    )
+
+
 class Condition(StrEnum):
     """`ended`: its job was stopped by somebody, or had read everything; `stopped`: it stopped or failed by itself."""
 

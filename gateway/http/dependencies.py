@@ -48,15 +48,17 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
-def posted(model: type[M], what: str) -> Any:
-    """Return the dependency that reads a small JSON body as a model.
+def posted(model: type[M], what: str, *, left_out: M | None = None) -> Any:
+    """Return the dependency that reads a small JSON body as a model; `left_out` is what no body means, if that is allowed.
 
     It raises UnknownMediaType, BodyTooLarge, InvalidBody with each place.
     """
 
     async def read(request: Request, factory: FactoryDep) -> M:
-        media_type(request, ("application/json",))
         content = await read_body(request, factory.settings.max_document_bytes)
+        if left_out is not None and not content:
+            return left_out
+        media_type(request, ("application/json",))
         try:
             return model.model_validate_json(content)
         except ValidationError as error:
@@ -77,9 +79,9 @@ def json_content(schema: type[BaseModel] | str, example: Any) -> dict[str, Any]:
     return {"content": {"application/json": {"schema": shown, "example": example or shown["example"]}}}
 
 
-def body_of(schema: type[BaseModel] | str, example: Any = None) -> dict[str, Any]:
+def body_of(schema: type[BaseModel] | str, example: Any = None, *, required: bool = True) -> dict[str, Any]:
     """Describe the body that `posted` reads, for the OpenAPI document; the example may be the model's own."""
-    return {"requestBody": {"required": True, **json_content(schema, example)}}
+    return {"requestBody": {"required": required, **json_content(schema, example)}}
 
 
 def _too_large(limit_bytes: int) -> BodyTooLarge:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, Integer, Text, func, insert, select, update
+from sqlalchemy import BigInteger, Float, ForeignKey, Index, Integer, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, mapped_column
 
 from tidegate.contracts.stream.adoption import Adoption, KeptAdoption
-from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import (
     ReconciliationRequest,
     ReconciliationResult,
@@ -48,12 +48,14 @@ class EventRow(Table):
 
 
 class HeartbeatRow(Table):
-    """When a stream's job said last that it lives."""
+    """The last heartbeat of a stream's job; the fields of `Heartbeat` are null from jobs that do not send them."""
 
     __tablename__ = "stream_heartbeats"
 
     stream: Mapped[str] = mapped_column(ForeignKey("contracts.id"), primary_key=True)
     at: Mapped[datetime] = mapped_column(Instant)
+    lag_records: Mapped[int | None] = mapped_column(BigInteger)
+    busy_seconds: Mapped[float | None] = mapped_column(Float)
 
 
 class ControlStore(Store):
@@ -73,18 +75,17 @@ class ControlStore(Store):
         """Keep what holds for a stream now."""
         self._session.merge(ControlRow(stream=control.stream, control=control.model_dump_json()))
 
-    def beat(self, stream: str, at: datetime) -> None:
-        """Keep that a stream's job lives."""
-        self._session.merge(HeartbeatRow(stream=stream, at=at))
+    def beat(self, stream: str, at: datetime, told: Heartbeat) -> None:
+        """Keep the heartbeat of a stream's job in place of the one before."""
+        self._session.merge(HeartbeatRow(stream=stream, at=at, **told.model_dump()))
 
-    def heartbeats(self) -> dict[str, datetime]:
-        """Return when the job of each stream said last that it lives."""
-        return {row.stream: row.at for row in self._session.scalars(select(HeartbeatRow))}
+    def heartbeats(self) -> dict[str, HeartbeatRow]:
+        """Return the last heartbeat of each stream."""
+        return {row.stream: row for row in self._session.scalars(select(HeartbeatRow))}
 
-    def heartbeat(self, stream: str) -> datetime | None:
-        """Return when the job of one stream said so last; None if it never did."""
-        row = self._session.get(HeartbeatRow, stream)
-        return None if row is None else row.at
+    def heartbeat(self, stream: str) -> HeartbeatRow | None:
+        """Return the last heartbeat of one stream; None if there never was one."""
+        return self._session.get(HeartbeatRow, stream)
 
     def is_told(self, told: UUID) -> bool:
         """Return whether an event or trip was told before."""

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from tidegate.contracts.document.terms import subject_of
 from tidegate.contracts.errors import ConflictError
-from tidegate.contracts.stream.control import RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import Heartbeat, RecordPosition, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.evidence import EventPointer
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
@@ -24,6 +24,10 @@ Announce = Callable[[StreamEvent | Trip | StreamControl], None]
 
 def announce_nothing(_told: StreamEvent | Trip | StreamControl) -> None:
     """Announce nothing."""
+
+
+NOTHING_TOLD = Heartbeat()
+"""The heartbeat of a job that says nothing but that it lives."""
 
 
 class StreamControls:
@@ -123,12 +127,12 @@ class StreamControls:
         self._announce(event)
         return True
 
-    def beat(self, stream: str, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
-        """Take note that the job of a stream lives; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
+    def beat(self, stream: str, told: Heartbeat = NOTHING_TOLD, by: Principal = ANONYMOUS) -> HeartbeatAnswer:
+        """Take note that the job of a stream lives, and of what it tells; returns what is asked of it. Raises NotFoundError and Forbidden as `trip` does."""
         at = self._now()
         with self._database.writing() as stores:
             told_by(stores, stream, by)
-            stores.controls.beat(stream, at)
+            stores.controls.beat(stream, at, told)
             return HeartbeatAnswer(reconciliation=stores.reconciliations.open(stream))
 
 

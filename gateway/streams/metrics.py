@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,7 +23,9 @@ from tidegate.gateway.access.principal import Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import RuleSum
 from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
+from tidegate.gateway.streams.reports import lag_of
 
 _MOST_RULES = 200
 _MOST_STEPS = 20
@@ -52,7 +53,7 @@ class StreamFacts:
     rules: Sequence[RuleSum] = ()
     step_milliseconds: Mapping[str, int] = field(default_factory=dict)
     shadow: ShadowFindings | None = None
-    seen_at: datetime | None = None
+    heard: HeartbeatRow | None = None
     reconciled: ReconciliationResult | None = None
 
 
@@ -106,7 +107,7 @@ def _facts(stores: Stores, by: Principal) -> list[StreamFacts]:
             stream,
             controls.get(stream, StreamControl(stream=stream)),
             events.get(stream),
-            seen_at=heartbeats.get(stream),
+            heard=heartbeats.get(stream),
             reconciled=stores.reconciliations.last_findings(stream),
         )
         if stream in sums:
@@ -239,12 +240,13 @@ _RULE = ("stage", "code", "severity")
 METRICS = (
     StreamMetric(_GAUGE, "tidegate_stream_paused", "1 while a stream is paused, else 0.", (), _one(_self, lambda it: float(it.control.is_paused))),
     StreamMetric(_GAUGE, "tidegate_stream_stopped", "1 when a stream's job has stopped or failed, else 0.", (), _one(_self, lambda it: float(_is_stopped(it)))),
-    StreamMetric(_GAUGE, "tidegate_stream_heartbeat_timestamp_seconds", "When the job of a stream said last that it lives, in seconds since 1970 UTC.", (), _one(lambda it: it.seen_at, datetime.timestamp)),
+    StreamMetric(_GAUGE, "tidegate_stream_heartbeat_timestamp_seconds", "When the job of a stream said last that it lives, in seconds since 1970 UTC.", (), _one(lambda it: it.heard, lambda it: it.at.timestamp())),
+    StreamMetric(_GAUGE, "tidegate_batch_running_seconds", "How long the oldest batch in hand had taken at the last heartbeat; 0 when none was in hand.", (), _one(lambda it: it.heard, lambda it: it.busy_seconds or 0.0)),
     StreamMetric(_COUNTER, "tidegate_records", "Records by what became of them.", ("disposition",), _each("written", "quarantined", "dropped")),
     StreamMetric(_COUNTER, "tidegate_flagged_records", "Written records that violate a warning, or a rule that alerts.", ("flag",), _each("warned", "alerted")),
     StreamMetric(_COUNTER, "tidegate_violations", "Records that violate a rule, schema keyword or column; one may count under several.", _RULE, _violations),
     StreamMetric(_COUNTER, "tidegate_batches", "Published batches.", (), _one(_sums, lambda it: it.batches)),
-    StreamMetric(_GAUGE, "tidegate_lag_records", "Records in the topic past the last batch, when it was committed.", (), _one(_last, lambda it: it.lag_records)),
+    StreamMetric(_GAUGE, "tidegate_lag_records", "Records in the topic past the last batch, at the last heartbeat or commit.", (), _one(_self, lambda it: lag_of(it.last, it.heard))),
     StreamMetric(_GAUGE, "tidegate_ledger_offset", "First offset that the ledger does not cover.", ("topic", "partition"), _offsets),
     StreamMetric(_GAUGE, "tidegate_ledger_epoch", "Claims of the ledger.", (), _one(_last, lambda it: it.epoch)),
     StreamMetric(_GAUGE, "tidegate_ledger_batch", "Number of the last batch.", (), _one(_last, lambda it: it.n)),

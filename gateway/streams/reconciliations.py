@@ -109,7 +109,9 @@ class Reconciliations:
         with self._database.reading() as stores:
             if stores.contracts.topic_of(stream) is None:
                 return None
-            return SeenReconciliations(stores.reconciliations.all(stream), stores.controls.heartbeat(stream))
+            heard = stores.controls.heartbeat(stream)
+            seen_at = None if heard is None else heard.at
+            return SeenReconciliations(stores.reconciliations.all(stream), seen_at)
 
 
 class Adoptions(Service):

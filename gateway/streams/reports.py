@@ -16,6 +16,7 @@ from tidegate.gateway.access.principal import ANONYMOUS, Principal
 from tidegate.gateway.storage.database import Database
 from tidegate.gateway.storage.reports import Buckets, PastResult
 from tidegate.gateway.storage.sql import Stores
+from tidegate.gateway.storage.stream_control import HeartbeatRow
 from tidegate.gateway.storage.tables import StreamRow
 from tidegate.gateway.streams.controls import (
     require_own,
@@ -68,7 +69,9 @@ class StreamSummary:
 
     `first_started_at` is the start of its first batch, `started_at` of the first batch since its job last
     started. Rates are records a second: over the minute that ends now, and since `started_at` up to the last commit.
-    `seen_at` is when its job said last that it lives, None if it never did. `sparkline` covers the last 24 hours, oldest
+    `lag_records` is from the last report or the last heartbeat, whichever is newer.
+    `seen_at` is when its job said last that it lives, None if it never did. `busy_seconds` is how long its oldest batch in
+    hand had taken then, None when it had none. `sparkline` covers the last 24 hours, oldest
     first. Instants are UTC.
     """
 
@@ -88,6 +91,7 @@ class StreamSummary:
     lag_records: int | None
     condition: StreamCondition
     seen_at: datetime | None
+    busy_seconds: float | None
     totals: StreamTotals
     last_batch: BatchReport
     sparkline: tuple[SparkBucket, ...]
@@ -239,6 +243,13 @@ def _known(stores: Stores, stream: str) -> StreamRow:
     return sums
 
 
+def lag_of(last: BatchReport | None, heard: HeartbeatRow | None) -> int | None:
+    """Return the records that wait, by the last report or the last heartbeat, whichever is newer; None when unknown."""
+    if heard is not None and heard.lag_records is not None and (last is None or heard.at > last.committed_at):
+        return heard.lag_records
+    return None if last is None else last.lag_records
+
+
 def _unknown(stream: str) -> NotFoundError:
     return NotFoundError(f"no batch of a stream {stream} was reported")
 
@@ -247,6 +258,7 @@ def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> Stre
     last = stores.reports.last_report(sums.stream)
     if last is None:
         return None
+    heard = stores.controls.heartbeat(sums.stream)
     return StreamSummary(
         stream=sums.stream,
         topic=topic,  # of the contract: what a report says of topics may be wrong, and opens nothing
@@ -261,13 +273,14 @@ def _summary(stores: Stores, sums: StreamRow, topic: str, now: datetime) -> Stre
         last_committed_at=last.committed_at,
         records_per_second_last_minute=_recent_rate(stores, sums, now),
         records_per_second_since_start=_rate(sums.epoch_records, last.committed_at - sums.epoch_started_at),
-        lag_records=last.lag_records,
+        lag_records=lag_of(last, heard),
         condition=condition_of(
             stores.controls.find(sums.stream),
             stores.controls.last_events([sums.stream]).get(sums.stream),
             last.committed_at,
         ),
-        seen_at=stores.controls.heartbeat(sums.stream),
+        seen_at=None if heard is None else heard.at,
+        busy_seconds=None if heard is None else heard.busy_seconds,
         totals=StreamTotals(**{name: getattr(sums, name) for name in StreamTotals.__slots__}),
         last_batch=last,
         sparkline=_sparkline(stores, sums.stream, now),

@@ -16,7 +16,7 @@ from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
 from tidegate.contracts.registry_client import requests
 from tidegate.contracts.registry_client.messages import Answer, send
-from tidegate.contracts.stream.control import EventKind, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import EventKind, Heartbeat, StreamControl, StreamEvent, Trip
 from tidegate.contracts.stream.decide import BudgetWindow, Counted
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer, ReconciliationRequest
 from tidegate.contracts.verdict import Stage
@@ -134,10 +134,10 @@ class RegistryControl:
                 self._stopping.wait(_POLL_SECONDS)
         log.warning("event_not_told", stream=self._stream, kind=kind)
 
-    def beat(self) -> ReconciliationRequest | None:
-        """Tell that the stream lives, best effort; give the reconciliation that the gateway asks for, if it does."""
+    def beat(self, told: Heartbeat) -> ReconciliationRequest | None:
+        """Tell that the stream lives, best effort; return the reconciliation that the gateway asks for, if it does."""
         try:
-            answer = send(self._client, requests.heartbeat(self._stream))
+            answer = send(self._client, requests.heartbeat(self._stream, told))
             return answer.read(HeartbeatAnswer).reconciliation if answer.is_ok else None
         except (httpx.HTTPError, ValidationError):
             return None

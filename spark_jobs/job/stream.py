@@ -20,7 +20,7 @@ from pyspark import inheritable_thread_target
 from tidegate.contracts.errors import Fenced, StreamStopped, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.bounds import MOST_EXPECTATIONS, MOST_RULES
-from tidegate.contracts.stream.control import EventKind
+from tidegate.contracts.stream.control import EventKind, Heartbeat
 from tidegate.contracts.stream.counts import rule_counts
 from tidegate.contracts.stream.decide import REFUSED_WITH_BATCH, BudgetSpent, Decision, decide
 from tidegate.contracts.stream.ledger import Vector, require_contiguous, span
@@ -99,6 +99,8 @@ class StreamAttempt:
         )
         self.published = 0
         self._running_since: float | None = None
+        self._in_hand: list[float] = []
+        """When each batch was begun that is judged or written now, the oldest first."""
 
     @property
     def seconds(self) -> float:
@@ -109,6 +111,14 @@ class StreamAttempt:
     def topic(self) -> str:
         """The topic that the stream reads."""
         return self._source.name
+
+    def heartbeat(self) -> Heartbeat:
+        """Return what a job tells of this attempt. Called from another thread than the stream's."""
+        if self._running_since is None:
+            return Heartbeat()
+        begun = next(iter(self._in_hand), None)
+        busy = None if begun is None else time.monotonic() - begun
+        return Heartbeat(lag_records=self._lag(self._ledger.end), busy_seconds=busy)
 
     def run(self, stopping: Event, running: Event) -> None:
         """Run until `stopping` is set, or until there is nothing left with `available_now`.
@@ -131,6 +141,7 @@ class StreamAttempt:
                 self._failure = self._failure or error
             finally:
                 self._stop(query)
+                self._in_hand.clear()
         outcome = self._outcome(self._failure) if self._failure is not None else None
         self._sink.close()
         self._told_offsets.close()
@@ -276,6 +287,7 @@ class StreamAttempt:
 
     def _process(self, rows: DataFrame, start: Vector, end: Vector) -> None:
         began = datetime.now(UTC)
+        self._in_hand.append(time.monotonic())
         watch = Stopwatch(self._contract_id, self._job.observer)
         with watch(Step.CONTRACT):  # 6: the contract is fixed for the batch here
             control = self._control.current()
@@ -335,6 +347,7 @@ class StreamAttempt:
                 judged.release()
             self._ledger = published.ledger
             self.published += 1
+            self._in_hand.pop(0)
             begins_anew = decision.is_accepted or bool(decision.refusal)
             self._control.window.published(decision.counted, begins_anew=begins_anew)
             self._job.observer(self._contract_id, Step.COMMITTED)

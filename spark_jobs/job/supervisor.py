@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException, PythonException
 from tidegate.contracts.address_secrets import masked
 from tidegate.contracts.crash import described
 from tidegate.contracts.errors import Fenced, StreamStopped, TidegateError, Unavailable
-from tidegate.contracts.stream.control import EventKind
+from tidegate.contracts.stream.control import EventKind, Heartbeat
 from tidegate.contracts.stream.ledger import span
 from tidegate.contracts.stream.reconciliation import ReconciliationRequest
 from tidegate.spark_jobs.contract_source import RegistryContract, RegistryGone, mask_key_of
@@ -63,17 +63,24 @@ class StreamThread(InheritableThread):
         self._control = RegistryControl(registry, contract_id, stopping)
         self._shadows = RegistryShadows(registry, contract_id, mask_key)
         self._limits = BatchLimits(job.settings.max_batch_bytes)
+        self._attempt: StreamAttempt | None = None
+        self._is_slow = False
 
     def beat(self) -> ReconciliationRequest | None:
-        """Tell the gateway that the stream lives, whether it has records or not; give what it asks for in turn."""
-        return self._control.beat()
+        """Tell the gateway that the stream lives, whether it has records or not; return what it asks for in turn."""
+        told = self._attempt.heartbeat() if self._attempt is not None else Heartbeat()
+        is_slow = (told.busy_seconds or 0) >= self._job.settings.watchdog_seconds
+        if is_slow and not self._is_slow:
+            log.warning("batch_slow", stream=self.contract_id, seconds=round(told.busy_seconds or 0))
+        self._is_slow = is_slow
+        return self._control.beat(told)
 
     def _keep_going(self) -> None:
         # Jobs of this stream share the cores evenly with those of the others.
         self._job.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.contract_id)
         failures: int | None = 0
         while failures is not None and not self._stopping.is_set():
-            attempt = StreamAttempt(
+            attempt = self._attempt = StreamAttempt(
                 self._job, self.contract_id, self._contracts, self._control, self._shadows, self._limits
             )
             try:

@@ -415,6 +415,7 @@ def worst_document(number: int) -> bytes:
     return orjson.dumps(document | {"schema": {"type": "json-schema", "definition": definition}})
 
 
+@pytest.mark.full
 def test_reads_are_answered_while_50_of_the_worst_documents_are_checked(server: Server) -> None:
     assert server.publish(worst_document(0)).status_code == 201
     known: list[int] = []

@@ -257,6 +257,7 @@ def committed(run: Up, output: str) -> list[bytes | None]:
     return [message.value() for message in read_committed(KafkaConnection(run.bootstrap), topic, {}, end)]
 
 
+@pytest.mark.full  # the tutorial starts `up`, and test_faults.py kills each step
 def test_records_are_enforced_across_a_restart_and_a_kill(up: StartUp) -> None:
     run = up(str(EXAMPLES / "contract.yaml"), SPARK_HOME="/opt/another-spark")
     run.await_ready()

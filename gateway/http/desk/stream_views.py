@@ -73,6 +73,8 @@ SILENT_AFTER = timedelta(minutes=2)
 """A stream with records waiting that has reported nothing for so long is silent."""
 GONE_AFTER = timedelta(seconds=45)
 """A job that has not said for so long that it lives is gone: it says so every ten seconds."""
+STUCK_AFTER = timedelta(minutes=10)
+"""A job that has had one batch in hand for so long is stuck: a batch takes seconds."""
 SPARK_WIDTH = 144
 SPARK_HEIGHT = 24
 MOST_BATCHES = 12
@@ -231,6 +233,18 @@ def _stream_row(summary: StreamSummary, now: datetime) -> StreamRow:
 
 
 def _state(summary: StreamSummary, now: datetime) -> State:
+    if (trouble := _trouble(summary, now)) is not None:
+        return trouble
+    last: SparkBucket | None = summary.sparkline[-1] if summary.sparkline else None
+    if last is not None and last.refused:
+        return State("refusing", "Refusing", "records were refused in the last 30 minutes")
+    if now - summary.last_committed_at > SILENT_AFTER and summary.busy_seconds is None:
+        return _quiet(summary)
+    return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+
+
+def _trouble(summary: StreamSummary, now: datetime) -> State | None:
+    """Return what keeps a stream from going on; None when nothing does."""
     told = summary.condition
     if told.condition is Condition.PAUSED:
         return State("paused", "Paused", f"{told.reason} ({told.by})")
@@ -238,19 +252,14 @@ def _state(summary: StreamSummary, now: datetime) -> State:
         return State("stopped", "Stopped", told.reason or "its job has stopped or failed")
     is_late = now - summary.last_committed_at > SILENT_AFTER
     is_gone = told.condition is Condition.RUNNING and _is_gone(summary, now)
-    if is_gone or (is_late and summary.lag_records):
-        detail = (
-            "its job says no more that it lives"
-            if is_gone
-            else "records were waiting at the last report, and none has come since"
-        )
-        return State("silent", "Silent", detail)
-    last: SparkBucket | None = summary.sparkline[-1] if summary.sparkline else None
-    if last is not None and last.refused:
-        return State("refusing", "Refusing", "records were refused in the last 30 minutes")
-    if is_late:
-        return _quiet(summary)
-    return State("clear", "All clear", "nothing was refused in the last 30 minutes")
+    if is_gone:
+        return State("silent", "Silent", f"its job has sent no heartbeat for {GONE_AFTER.seconds} seconds")
+    if summary.busy_seconds is not None and summary.busy_seconds >= STUCK_AFTER.total_seconds():
+        minutes = int(summary.busy_seconds // 60)
+        return State("silent", "Stuck", f"its job lives, and has had one batch in hand for {minutes} minutes")
+    if is_late and summary.lag_records and summary.busy_seconds is None:
+        return State("silent", "Silent", "records wait, and no report has come for two minutes")
+    return None
 
 
 def _quiet(summary: StreamSummary) -> State:

@@ -9,7 +9,14 @@ import structlog
 from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, Field
 
-from tidegate.contracts.stream.control import EventKind, RecordPosition, StreamControl, StreamEvent, Trip
+from tidegate.contracts.stream.control import (
+    EventKind,
+    Heartbeat,
+    RecordPosition,
+    StreamControl,
+    StreamEvent,
+    Trip,
+)
 from tidegate.contracts.stream.reconciliation import HeartbeatAnswer
 from tidegate.gateway.http.dependencies import FactoryDep, body_of, json_content, posted
 from tidegate.gateway.http.gate import PrincipalDep
@@ -18,6 +25,7 @@ from tidegate.gateway.http.native.reconciliations import REQUEST
 from tidegate.gateway.http.native.streams import StreamName
 from tidegate.gateway.http.problems import responses
 from tidegate.gateway.storage.audit_chain import content_hash
+from tidegate.gateway.streams.controls import NOTHING_TOLD
 
 _log = structlog.get_logger()
 
@@ -58,6 +66,7 @@ _EVENT: dict[str, Any] = {
     "message": "topic hospital.admissions was deleted and created again",
 }
 
+_BEAT: dict[str, Any] = {"lag_records": 1250, "busy_seconds": 3.2}
 _ASKED: dict[str, Any] = {"reconciliation": REQUEST}
 
 IfNoneMatch = Annotated[
@@ -228,12 +237,18 @@ def report_event(
     summary="Say that a stream's job lives",
     responses={
         200: {"description": "What is asked of the job.", **json_content("HeartbeatAnswer", _ASKED)},
-        **responses(403, 404, 503),
+        **responses(403, 404, 413, 415, 422, 503),
     },
+    openapi_extra=body_of(Heartbeat, _BEAT, required=False),
 )
-def report_heartbeat(stream: StreamName, factory: FactoryDep, principal: PrincipalDep) -> HeartbeatAnswer:
+def report_heartbeat(
+    stream: StreamName,
+    told: Annotated[Heartbeat, posted(Heartbeat, "heartbeat of a stream", left_out=NOTHING_TOLD)],
+    factory: FactoryDep,
+    principal: PrincipalDep,
+) -> HeartbeatAnswer:
     """Take note that the job of a stream lives, whether it has records to judge or not. It says so every ten seconds.
 
-    The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
+    The body may be left out. The answer asks it to reconcile the stream, from when somebody wants that until it has reported the result.
     """
-    return factory.stream_controls().beat(stream, principal)
+    return factory.stream_controls().beat(stream, told, principal)

@@ -18,6 +18,7 @@ from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.spark_jobs.kafka.topics import Topics
 
 
+@pytest.mark.full  # the demo runs two streams
 def test_several_streams_in_one_process(
     make_line: Callable[..., Line],
     registry: Registry,

@@ -117,6 +117,7 @@ def test_a_stream_holds_while_records_keep_coming(
     assert line.reconcile().holds
 
 
+@pytest.mark.full
 def test_the_page_names_what_somebody_has_taken_away_or_added_also_of_a_paused_stream(
     make_line: Callable[..., Line],
     registry: Registry,

@@ -215,6 +215,7 @@ def test_the_staged_snapshot_says_where_the_ledger_will_stand(line: Line) -> Non
     }
 
 
+@pytest.mark.full
 def test_a_delta_table_that_is_restored_stops_the_stream(make_line: Callable[..., Line]) -> None:
     """RESTORE takes the rows back and leaves the ledger where it is."""
     line = make_line(sink="delta")

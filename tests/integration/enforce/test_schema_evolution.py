@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.enforce.line import Line, Sent
+from tests.marks import full
 from tidegate.contracts.errors import StreamStopped
 from tidegate.spark_jobs.steps import Step
 
@@ -82,7 +83,7 @@ def test_a_new_version_adds_a_column_and_widens_others_between_two_batches(
     assert [line.reports[index].contract[-5:] for index in (0, -1)] == ["1.0.0", "1.1.0"]
 
 
-@pytest.mark.parametrize("sink", ["iceberg", "delta", "postgresql"])
+@pytest.mark.parametrize("sink", ["iceberg", *full("delta", "postgresql")])
 @pytest.mark.parametrize("types", [{"charge": "double"}, {"count": "double"}, {"charge": "decimal(6,3)"}, {"ratio": "float"}])  # fmt: skip
 def test_a_type_that_does_not_hold_what_is_there_stops_the_stream(
     make_line: Callable[..., Line], sink: str, types: dict[str, str]

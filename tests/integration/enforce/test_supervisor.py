@@ -6,11 +6,13 @@ import signal
 from collections import Counter
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 import httpx
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
@@ -235,3 +237,39 @@ def test_restarts_are_forgotten_when_a_stream_has_run_for_a_while(
         eventually(lambda: bool(line.reports) or not stream.is_alive())
     assert (failures, len(line.reports)) == ((2, 0) if is_given_up else (3, 1))
     assert isinstance(stream.failure, Unavailable) == is_given_up
+
+
+def test_a_batch_that_hangs_is_told_with_the_heartbeat_and_logged_once(
+    line: Line, spark: SparkSession, registry: Registry, publish: Publish
+) -> None:
+    """The store does not answer: the job lives, nothing is committed, and records go on coming."""
+    publish(line.document())
+    hangs, goes_on = Event(), Event()
+
+    def hang(_stream: str, step: Step) -> None:
+        if step is Step.STAGE and not goes_on.is_set():
+            hangs.set()
+            assert goes_on.wait(DEADLINE_SECONDS)
+
+    def told() -> dict[str, float]:
+        families = prometheus_text(httpx.get(f"{registry.url}/metrics").text)
+        samples = (each for family in families for each in family.samples)
+        return {each.name: each.value for each in samples if each.labels.get("stream") == line.contract_id}
+
+    line.produce(row(0))
+    with (
+        capture_logs() as events,
+        running(spark, line, registry.url, hang, watchdog_seconds=0.2) as stream,
+    ):
+        assert hangs.wait(DEADLINE_SECONDS)
+        line.produce(row(2), row(4))
+        Event().wait(0.2)
+        stream.beat()
+        stream.beat()
+        assert told()["tidegate_lag_records"] == 3
+        assert told()["tidegate_batch_running_seconds"] > 0.2
+        goes_on.set()
+        eventually(lambda: sum(report.records for report in line.reports) == 3)
+        stream.beat()
+        assert (told()["tidegate_lag_records"], told()["tidegate_batch_running_seconds"]) == (0, 0)
+    assert [event["stream"] for event in events if event["event"] == "batch_slow"] == [line.contract_id]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from tidegate.contracts.stream.control import StreamEvent, Trip
+from tidegate.contracts.stream.control import Heartbeat, StreamEvent, Trip
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.access.principal import Role
@@ -20,7 +20,7 @@ POSTED: dict[str, type[BaseModel] | None] = {
     "batches": BatchReport,
     "trips": Trip,
     "events": StreamEvent,
-    "heartbeat": None,  # it has no body
+    "heartbeat": Heartbeat,
     "result": ReconciliationResult,
 }
 """What each operation of a job takes, by the last part of its path."""

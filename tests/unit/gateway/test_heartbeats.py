@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from tidegate.contracts.stream.control import StreamEvent
+from tidegate.contracts.stream.control import Heartbeat, StreamEvent
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
 from tidegate.gateway.http.desk.stream_views import stream_rows
@@ -30,8 +30,8 @@ def reported(factory: Factory, make_contract: MakeContract, make_report: MakeRep
     factory.report_book().record(STREAM, make_report(1, committed_at=NOON, lag_records=0))
 
 
-def beat(factory: Factory, at: datetime) -> None:
-    StreamControls(factory.database, lambda: at).beat(STREAM)
+def beat(factory: Factory, at: datetime, **told: float) -> None:
+    StreamControls(factory.database, lambda: at).beat(STREAM, Heartbeat.model_validate(told))
 
 
 def state(factory: Factory, now: datetime) -> str:
@@ -56,6 +56,42 @@ def test_a_stream_that_was_ended_or_paused_is_not_silent(factory: Factory) -> No
     assert state(factory, later) == "Ended"
     factory.stream_controls().pause(STREAM, None)
     assert state(factory, later) == "Paused"
+
+
+def test_a_batch_that_hangs_is_told_from_an_idle_stream(factory: Factory) -> None:
+    at = LATER
+    for busy_seconds, label in ((599.0, "All clear"), (600.0, "Stuck"), (None, "Idle")):
+        told = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
+        beat(factory, at, **told)
+        assert state(factory, at) == label
+        at += timedelta(seconds=1)
+
+
+def test_records_that_wait_are_seen_without_a_report(factory: Factory) -> None:
+    beat(factory, LATER, lag_records=40)
+    assert state(factory, LATER) == "Silent"
+    assert StreamReader(factory.database, lambda: LATER).summary(STREAM).lag_records == 40
+    beat(factory, LATER, lag_records=40, busy_seconds=3.0)
+    assert state(factory, LATER) == "All clear"
+
+
+def samples(client: Any, *names: str) -> list[float]:
+    families = prometheus_text(client.get("/metrics").text)
+    found = {sample.name: sample.value for family in families for sample in family.samples}
+    return [found[name] for name in names]
+
+
+def test_what_a_heartbeat_tells_is_in_the_metrics(client: Any) -> None:
+    path, names = (
+        f"/api/v1/streams/{STREAM}/heartbeat",
+        ("tidegate_lag_records", "tidegate_batch_running_seconds"),
+    )
+    client.request("POST", path).raise_for_status()
+    assert samples(client, *names) == [0, 0]
+    client.post(path, b'{"lag_records": 7, "busy_seconds": 12.5}').raise_for_status()
+    assert samples(client, *names) == [7, 12.5]
+    assert client.post(path, b'{"lag_records": -1}').status_code == 422
+    assert samples(client, *names) == [7, 12.5]
 
 
 def test_a_heartbeat_over_http_is_in_the_metrics_and_on_the_page(client: Any) -> None:

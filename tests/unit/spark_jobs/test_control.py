@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.contracts.document.model import ErrorBudget
 from tidegate.contracts.errors import StreamStopped, Unavailable
-from tidegate.contracts.stream.control import EventKind, Trip
+from tidegate.contracts.stream.control import EventKind, Heartbeat, Trip
 from tidegate.contracts.stream.decide import Counted
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.factory import Factory
@@ -124,16 +124,17 @@ def test_it_says_that_it_lives_and_minds_nobody_who_does_not_hear(
     control = control_over(line)
 
     def heartbeat() -> datetime | None:
-        return factory.database.read(lambda stores: stores.controls.heartbeat(STREAM))
+        row = factory.database.read(lambda stores: stores.controls.heartbeat(STREAM))
+        return None if row is None else row.at
 
-    control.beat()
+    control.beat(Heartbeat())
     first = heartbeat()
     assert first is not None
     line.is_cut = True
-    control.beat()
+    control.beat(Heartbeat())
     assert heartbeat() == first
     line.is_cut = False
-    control.beat()
+    control.beat(Heartbeat())
     last = heartbeat()
     assert last is not None
     assert last > first

@@ -17,6 +17,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.unit.spark_jobs.test_control import CuttableLine, control_over
+from tidegate.contracts.stream.control import Heartbeat
 from tidegate.contracts.stream.reconciliation import ReconciliationResult
 from tidegate.gateway.factory import Factory
 from tidegate.spark_jobs.job.reconciler import COMMAND, Reconciler, child_environment, read_result
@@ -73,18 +74,18 @@ def test_it_is_asked_by_a_heartbeat_and_answers_also_when_it_fails(
     reconciler: Reconciler, line: CuttableLine, factory: Factory
 ) -> None:
     control = control_over(line)
-    reconciler.take(control.beat())
+    reconciler.take(control.beat(Heartbeat()))
     assert answers(factory) == []
     factory.reconciliations().ask(STREAM)
     for _ in range(2):  # the second one finds it at work
-        reconciler.take(control.beat())
+        reconciler.take(control.beat(Heartbeat()))
     eventually(lambda: answers(factory) != [None])
     (result,) = answers(factory)
     assert result is not None
     assert result.failure is not None
     assert "lake.hospital.admissions does not exist in" in result.failure
     assert result.failure.endswith("enforce the contract first")
-    assert control.beat() is None
+    assert control.beat(Heartbeat()) is None
 
 
 @on_sqlite
@@ -93,14 +94,14 @@ def test_what_the_gateway_has_not_heard_is_told_again_and_not_looked_at_again(
 ) -> None:
     factory.reconciliations().ask(STREAM)
     control = control_over(line)
-    request = control.beat()
+    request = control.beat(Heartbeat())
     line.is_cut = True
-    assert control.beat() is None
+    assert control.beat(Heartbeat()) is None
     reconciler.take(request)
     eventually(lambda: bool(reconciler._untold))
     untold = list(reconciler._untold.values())
     line.is_cut = False
-    eventually(lambda: reconciler.take(control.beat()) or answers(factory) != [None])
+    eventually(lambda: reconciler.take(control.beat(Heartbeat())) or answers(factory) != [None])
     assert answers(factory) == untold
 
 
@@ -110,7 +111,7 @@ def test_a_job_that_ends_leaves_the_request_open_and_its_process_ended(
 ) -> None:
     factory.reconciliations().ask(STREAM)
     client = httpx.Client(transport=line, base_url="http://registry")
-    request = control_over(line).beat()
+    request = control_over(line).beat(Heartbeat())
     with closing(Reconciler(job_settings, client)) as first:
         first.take(request)
         eventually(lambda: first._process is not None)
@@ -121,7 +122,7 @@ def test_a_job_that_ends_leaves_the_request_open_and_its_process_ended(
     first.take(request)  # a heartbeat that comes late
     assert answers(factory) == [None]
     with closing(Reconciler(job_settings, client)) as following:
-        following.take(control_over(line).beat())
+        following.take(control_over(line).beat(Heartbeat()))
         eventually(lambda: answers(factory) != [None])
 
 
@@ -130,7 +131,7 @@ def test_a_process_that_was_killed_is_told_as_that(
     reconciler: Reconciler, line: CuttableLine, factory: Factory
 ) -> None:
     factory.reconciliations().ask(STREAM)
-    reconciler.take(control_over(line).beat())
+    reconciler.take(control_over(line).beat(Heartbeat()))
     eventually(lambda: reconciler._process is not None)
     assert reconciler._process is not None
     reconciler._process.kill()
