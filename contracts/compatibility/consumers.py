@@ -15,7 +15,7 @@ from tidegate.contracts.document.semver import major_of
 from tidegate.contracts.errors import ContractError
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Difference, Inclusion, Outcome
-from tidegate.contracts.inclusion.avro.json_form import json_schema_of
+from tidegate.contracts.inclusion.avro.documents import json_schema_of
 
 CODES: Final = {
     "consumer.added": "a consumer is registered",

@@ -25,10 +25,18 @@ from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion import json_schema
 from tidegate.contracts.inclusion.answer import Counterexample
-from tidegate.contracts.inclusion.avro.data import Sizes, encode, json_text, read
+from tidegate.contracts.inclusion.avro.data import (
+    NoDatumError,
+    Sizes,
+    datum_of,
+    encode,
+    json_text,
+    plain_of,
+    read,
+    symbols_at,
+)
 from tidegate.contracts.inclusion.avro.documents import schema_of
 from tidegate.contracts.inclusion.avro.places import Filling
-from tidegate.contracts.inclusion.avro.plain import NoDatumError, datum_of, plain_of, symbols_at
 from tidegate.contracts.inclusion.json_schema.regular import Question, answer
 from tidegate.contracts.inclusion.json_schema.values import text_of
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan

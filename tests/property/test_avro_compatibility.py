@@ -27,9 +27,9 @@ from tidegate.contracts.formats.avro_types import (
 )
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.inclusion.avro import includes
+from tidegate.contracts.inclusion.avro.claims import logical_of, meaning
 from tidegate.contracts.inclusion.avro.data import Branch, Datum, Sizes, encode, json_text
 from tidegate.contracts.inclusion.avro.documents import schema_of
-from tidegate.contracts.inclusion.avro.meaning import logical_of, meaning
 
 Schema = Any
 

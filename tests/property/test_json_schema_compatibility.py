@@ -23,9 +23,9 @@ from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion.answer import Counterexample, Inclusion, Outcome
 from tidegate.contracts.inclusion.json_schema import Pair, includes
-from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
 from tidegate.contracts.inclusion.json_schema.dialect import FORMATS, SAME_EVERYWHERE, Dialect
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
+from tidegate.contracts.inclusion.json_schema.pattern_syntax import without_assertions
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
     TooLargeError,

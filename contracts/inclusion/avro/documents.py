@@ -1,9 +1,10 @@
-"""Types of the graph written as schema documents that stand by themselves, for a library to read data with."""
+"""Avro types written as schema documents: Avro schemas for fastavro, and JSON Schemas of the decoded records."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from tidegate.contracts.document.fields import join
 from tidegate.contracts.formats.avro_defaults import fits
 from tidegate.contracts.formats.avro_types import (
     MAX_NESTING,
@@ -64,3 +65,60 @@ def _write_field(each: RecordField, defined: set[int], depth: int) -> dict[str, 
     if each.has_default and fits(each.default, each.type):
         written["default"] = each.default
     return written
+
+
+_PRIMITIVES: Final[dict[str, dict[str, Any]]] = {
+    "null": {"type": "null"},
+    "boolean": {"type": "boolean"},
+    "int": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "long": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    "float": {},  # infinities and NaN are no JSON
+    "double": {},
+    "bytes": {},
+    "string": {"type": "string"},
+}
+
+
+def json_schema_of(root: AvroType) -> dict[str, Any]:
+    """Write the JSON Schema (2020-12) that every decoded record of an Avro type fits.
+
+    Every record is under `$defs`, so that recursion is a reference. Bytes have no form in JSON and fit anything; times
+    are integers, decimals numbers.
+    """
+    definitions: dict[str, Any] = {}
+    pending: list[Record] = []
+    written = _json_schema(root, definitions, pending)
+    while pending:
+        record = pending.pop()
+        definitions[record.name] = {
+            "type": "object",
+            "properties": {
+                each.name: _json_schema(each.type, definitions, pending) for each in record.fields
+            },
+            "required": [each.name for each in record.fields],
+        }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written, "$defs": definitions}
+
+
+def _json_schema(  # noqa: PLR0911 - one for each type
+    node: AvroType, definitions: dict[str, Any], pending: list[Record]
+) -> dict[str, Any]:
+    match node:
+        case Primitive():
+            is_decimal = node.logical is not None and node.logical.name == "decimal"
+            return {"type": "number"} if is_decimal else dict(_PRIMITIVES[node.kind])
+        case Fixed():
+            return {"type": "number"} if node.logical and node.logical.name == "decimal" else {}
+        case Enum():
+            return {"enum": list(node.symbols)}
+        case Array():
+            return {"type": "array", "items": _json_schema(node.items, definitions, pending)}
+        case Map():
+            return {"type": "object", "additionalProperties": _json_schema(node.values, definitions, pending)}
+        case Union():
+            return {"anyOf": [_json_schema(branch, definitions, pending) for branch in node.branches]}
+        case Record():
+            if node.name not in definitions:
+                definitions[node.name] = True
+                pending.append(node)
+            return {"$ref": "#" + join(("$defs", node.name))}

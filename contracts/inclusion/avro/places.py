@@ -106,8 +106,12 @@ class Filling:
         return self._records[key]
 
 
-def _resolved(writer: AvroType, reader: AvroType | None) -> AvroType | None:
-    """Return the type that a type other than a union is resolved against."""
+def choices(writer: AvroType, reader: AvroType) -> list[AvroType]:
+    """Return the types that readers may resolve a type other than a union against, the usual one first."""
     if isinstance(reader, Union):
-        return next(iter(chosen_branches(writer, reader)), None)
-    return reader if reader is not None and matches(writer, reader) else None
+        return chosen_branches(writer, reader)
+    return [reader] if matches(writer, reader) else []
+
+
+def _resolved(writer: AvroType, reader: AvroType) -> AvroType | None:
+    return next(iter(choices(writer, reader)), None)

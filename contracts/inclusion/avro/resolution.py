@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tidegate.contracts.formats.avro_matching import chosen_branches, field_pairs, matches
+from tidegate.contracts.formats.avro_matching import field_pairs, matches
 from tidegate.contracts.formats.avro_types import (
     Array,
     AvroType,
@@ -31,12 +31,13 @@ from tidegate.contracts.inclusion.avro.claims import (
     branch_missing,
     enum_claims,
     leaf_claims,
+    logical_of,
+    meaning,
     mismatch,
     record_claims,
 )
 from tidegate.contracts.inclusion.avro.data import Datum, Readings, Sizes, encode, json_text
-from tidegate.contracts.inclusion.avro.meaning import logical_of, meaning
-from tidegate.contracts.inclusion.avro.places import Filling, Place
+from tidegate.contracts.inclusion.avro.places import Filling, Place, choices
 
 MAX_STEPS: Final = 500_000
 """Most pairs of types that are looked at; about a second."""
@@ -112,15 +113,15 @@ class _Walk:
         match writer, reader:
             case Union(), _:
                 for index, branch in enumerate(writer.branches):
-                    choices = _choices(branch, reader)
-                    if not choices:
+                    chosen = choices(branch, reader)
+                    if not chosen:
                         yield branch_missing(writer, index, reader, self._sizes)
-                    yield from branch_ambiguous(branch, choices, f"/{index}")
+                    yield from branch_ambiguous(branch, chosen, f"/{index}")
             case _, Union():
-                choices = _choices(writer, reader)
-                if not choices:
+                chosen = choices(writer, reader)
+                if not chosen:
                     yield mismatch(place, self._sizes)
-                yield from branch_ambiguous(writer, choices)
+                yield from branch_ambiguous(writer, chosen)
             case (Array(), Array()) | (Map(), Map()):
                 pass
             case _ if not matches(writer, reader):
@@ -140,10 +141,10 @@ class _Walk:
         match writer, reader:
             case Union(), _:
                 for index, branch in enumerate(writer.branches):
-                    for rank, choice in enumerate(_choices(branch, reader)):
+                    for rank, choice in enumerate(choices(branch, reader)):
                         yield place.below(branch, choice, index, is_certain=rank == 0)
             case _, Union():
-                for rank, choice in enumerate(_choices(writer, reader)):
+                for rank, choice in enumerate(choices(writer, reader)):
                     is_certain = place.is_certain and rank == 0
                     yield Place(writer, choice, place.field, place.parent, place.step, is_certain)
             case Array(), Array():
@@ -202,12 +203,6 @@ def _cost(place: Place) -> int:
     """Count the pairs of types that are compared at a place."""
     sides = (len(each.branches) if isinstance(each, Union) else 1 for each in (place.writer, place.reader))
     return math.prod(sides)
-
-
-def _choices(writer: AvroType, reader: AvroType) -> list[AvroType]:
-    if isinstance(reader, Union):
-        return chosen_branches(writer, reader)
-    return [reader] if matches(writer, reader) else []
 
 
 def _difference(

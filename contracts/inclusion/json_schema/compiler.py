@@ -66,7 +66,7 @@ class Compiler:
         self.side = side
         self._document = document
         self._interner = interner
-        self._document_id = interner.new_id()
+        self._document_id = interner.id_of(object())
         self.dialect = dialect_of(document)
         self.formats = FORMATS[self.dialect] if formats_asserted and self.dialect else frozenset()
         self.handlers = handlers[self.dialect or Dialect.DRAFT202012]

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.branch import ArrayFacts, Branch, Count, ObjectFacts
 from tidegate.contracts.inclusion.json_schema.evaluate import fits, is_additional, matches
-from tidegate.contracts.inclusion.json_schema.facts import ArrayFacts, Count, ObjectFacts
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Additional,
     Contains,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.formats.json_records import MAX_DEPTH, decode_exactly
-from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.inclusion.answer import Counterexample
 from tidegate.contracts.inclusion.json_schema.candidates import Maker
+from tidegate.contracts.inclusion.json_schema.formula import Formula
 from tidegate.contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
 from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
-from tidegate.contracts.inclusion.json_schema.nodes import Node
 from tidegate.contracts.inclusion.json_schema.prover import BudgetSpentError
 from tidegate.contracts.inclusion.json_schema.shrinking import Shrinker, Trial
 from tidegate.contracts.inclusion.json_schema.values import exceeds, text_of
-from tidegate.contracts.inclusion.json_schema.work import Work
 from tidegate.contracts.verdict import Violation
 
 _MAX_TRIES: Final = 120
@@ -37,19 +34,10 @@ _MAX_PARTS: Final = 2_000
 _NOWHERE: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One of the two schemas: compiled for the judge, as a formula, and which documents are judged in bounded time."""
-
-    judge: JsonSchemaFormat
-    node: Node
-    work: Work
-
-
 class Refuter:
     """Looks for documents that the old schema accepts and the new one refuses."""
 
-    def __init__(self, old: Judged, new: Judged, maker: Maker) -> None:
+    def __init__(self, old: Formula, new: Formula, maker: Maker) -> None:
         self._old = old
         self._new = new
         self._maker = maker

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from tidegate.contracts.document.model import JsonSchema
@@ -115,9 +116,8 @@ def _leaf(value: Any, node: Node, look: _Look) -> bool | None:
 
 def fits_all(value: Any, required: Iterable[Node], refused: Iterable[Node]) -> bool | None:
     """Return whether a value fits every one of `required` and none of `refused`."""
-    return _every(
-        [*(fits(value, node) for node in required), *(_opposite(fits(value, node)) for node in refused)]
-    )
+    fitting = (fits(value, node) for node in required)
+    return _every(chain(fitting, (_opposite(fits(value, node)) for node in refused)))
 
 
 def _every(answers: Iterable[bool | None]) -> bool | None:

@@ -203,7 +203,7 @@ class _Search:
         waiting, given = [at], 0
         while waiting and given < _MAX_CASES:
             case = waiting.pop()
-            branch = self._branch(case)
+            branch = branch_of(self._prover, case.holding, case.broken)
             if branch is None:
                 continue
             is_final = not branch.clauses or len(branch.clauses) > _MAX_CHOICES
@@ -225,12 +225,8 @@ class _Search:
                 if not self._is_covered(chosen.holding, (*chosen.broken, target)):
                     waiting.append(chosen)
 
-    def _branch(self, at: Situation) -> Branch | None:
-        """Take a place apart, choices that are made already left out."""
-        return branch_of(self._prover, at.holding, at.broken)
-
     def _below(self, at: Situation, target: Node) -> None:
-        branch = self._branch(at)
+        branch = branch_of(self._prover, at.holding, at.broken)
         if branch is None:
             return
         match target:

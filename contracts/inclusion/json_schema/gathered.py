@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from tidegate.contracts.inclusion.json_schema.branch import Branch
+from tidegate.contracts.inclusion.json_schema.branch import Branch, Count
 from tidegate.contracts.inclusion.json_schema.candidates import ContainerMaker, Maker
 from tidegate.contracts.inclusion.json_schema.containers import BrokenArray, BrokenObject
-from tidegate.contracts.inclusion.json_schema.facts import Count
 from tidegate.contracts.inclusion.json_schema.nodes import Node, Opaque
 from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT, key_of
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import Final
 
-from tidegate.contracts.inclusion.json_schema import container_keywords as containers
+from tidegate.contracts.document.source import escape
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler, Handler
 from tidegate.contracts.inclusion.json_schema.dialect import SAME_EVERYWHERE, Dialect
 from tidegate.contracts.inclusion.json_schema.document import Spot
@@ -15,27 +16,152 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     All,
     Bound,
     Condition,
+    Contains,
     Format,
+    ItemCount,
     Length,
+    Matching,
     MultipleOf,
+    Names,
     Node,
     Not,
     OneOf,
     OneValue,
     Opaque,
     Pattern,
+    Place,
     Precision,
+    PropertyCount,
+    UniqueItems,
     WrittenAsInteger,
 )
+from tidegate.contracts.inclusion.json_schema.unevaluated import unevaluated
 from tidegate.contracts.inclusion.json_schema.values import (
+    ANYTHING,
     INTEGER,
     MAX_EXACT,
     NUMBER,
+    OBJECT,
     STRING,
     TYPES,
     exact,
     key_of,
 )
+
+
+def _unique_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    return UniqueItems(compiler.number("unique"), place) if place.value else compiler.true(place)
+
+
+def _prefix_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    items = [
+        compiler.item_at(item.place, index, item) for index, item in enumerate(compiler.each(spot, keyword))
+    ]
+    return compiler.all(place, items)
+
+
+def _items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    if isinstance(spot.schema[keyword], list):
+        return _prefix_items(compiler, spot, keyword)
+    first = len(spot.schema.get("prefixItems", ())) if "prefixItems" in compiler.handlers else 0
+    return compiler.items_from(compiler.place(spot, keyword), first, compiler.schema(spot.at(keyword)))
+
+
+def _additional_items(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    listed = spot.schema.get("items")
+    if not isinstance(listed, list):
+        return compiler.true(place)
+    return compiler.items_from(place, len(listed), compiler.schema(spot.at(keyword)))
+
+
+def _contains(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    item = compiler.schema(spot.at(keyword))
+    counted = compiler.dialect is not None and compiler.dialect >= Dialect.DRAFT201909
+    least = int(spot.schema.get("minContains", 1)) if counted else 1
+    limits = [(True, least, "minContains")] if least else []
+    if counted and "maxContains" in spot.schema:
+        limits.append((False, int(spot.schema["maxContains"]), "maxContains"))
+    return compiler.all(
+        place,
+        [
+            Contains(
+                compiler.number("contains", is_lower, limit, item.id),
+                compiler.place(spot, name) if name in spot.schema else place,
+                is_lower,
+                limit,
+                item,
+            )
+            for is_lower, limit, name in limits
+        ],
+    )
+
+
+def _required(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    return compiler.all(place, [compiler.required_name(place, name) for name in place.value])
+
+
+def _properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    parts = []
+    for name in spot.schema[keyword]:
+        schema = compiler.schema(spot.at(keyword, name))
+        parts.append(compiler.property(schema.place, name, schema))
+    return compiler.all(compiler.place(spot, keyword), parts)
+
+
+def _pattern_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    parts = []
+    for pattern in spot.schema[keyword]:
+        schema = compiler.schema(spot.at(keyword, pattern))
+        number = compiler.number("matching", pattern, schema.id)
+        parts.append(Matching(number, schema.place, pattern, schema))
+    return compiler.all(compiler.place(spot, keyword), parts)
+
+
+def _additional_properties(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    names = frozenset(spot.schema.get("properties", ()))
+    patterns = tuple(spot.schema.get("patternProperties", ()))
+    return compiler.additional(
+        compiler.place(spot, keyword), names, patterns, compiler.schema(spot.at(keyword))
+    )
+
+
+def _property_names(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    schema = compiler.schema(spot.at(keyword))
+    return Names(compiler.number("names", schema.id), compiler.place(spot, keyword), schema)
+
+
+def _dependent_required(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    return compiler.all(
+        place, [_needs(compiler, place, name, needed) for name, needed in place.value.items()]
+    )
+
+
+def _needs(compiler: Compiler, place: Place, name: str, needed: list[str]) -> Node:
+    own = replace(place, pointer=f"{place.pointer}/{escape(name)}", value=needed)
+    absent = compiler.negated(compiler.required_name(own, name))
+    return compiler.any(
+        own, (absent, compiler.all(own, [compiler.required_name(own, each) for each in needed]))
+    )
+
+
+def _dependent_schemas(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    place = compiler.place(spot, keyword)
+    return compiler.all(place, [_depends(compiler, spot, keyword, name) for name in spot.schema[keyword]])
+
+
+def _depends(compiler: Compiler, spot: Spot, keyword: str, name: str) -> Node:
+    inner = spot.at(keyword, name)
+    place = Place(compiler.side, inner.pointer, keyword, inner.schema)
+    if isinstance(inner.schema, list):
+        return _needs(compiler, compiler.place(spot, keyword), name, inner.schema)
+    absent = compiler.negated(compiler.required_name(place, name))
+    return compiler.any(place, (compiler.type_is(place, ANYTHING & ~OBJECT), absent, compiler.schema(inner)))
 
 
 def _reference(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -135,10 +261,11 @@ def _multiple_of(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     return MultipleOf(compiler.number("multiple", step, precision), place, step, precision)
 
 
-def _length(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+def _limit(compiler: Compiler, spot: Spot, keyword: str) -> Node:
     place = compiler.place(spot, keyword)
     is_lower, limit = keyword.startswith("min"), int(place.value)
-    return Length(compiler.number("length", is_lower, limit), place, is_lower, limit)
+    kind = {"Items": ItemCount, "Length": Length, "Properties": PropertyCount}[keyword[3:]]
+    return kind(compiler.number(keyword, limit), place, is_lower, limit)
 
 
 def _pattern(compiler: Compiler, spot: Spot, keyword: str) -> Node:
@@ -166,33 +293,51 @@ _EVERYWHERE: Final[dict[str, Handler]] = {
     "minimum": _bound,
     "maximum": _bound,
     "multipleOf": _multiple_of,
-    "minLength": _length,
-    "maxLength": _length,
+    "minLength": _limit,
+    "maxLength": _limit,
     "pattern": _pattern,
     "format": _format,
     "allOf": _all_of,
     "anyOf": _any_of,
     "oneOf": _one_of,
     "not": _not,
-    **containers.EVERYWHERE,
+    "minItems": _limit,
+    "maxItems": _limit,
+    "uniqueItems": _unique_items,
+    "items": _items,
+    "minProperties": _limit,
+    "maxProperties": _limit,
+    "required": _required,
+    "properties": _properties,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "dependencies": _dependent_schemas,
 }
-_FROM_6: Final[dict[str, Handler]] = {
+_UNTIL_2019: Final[dict[str, Handler]] = {"additionalItems": _additional_items}
+_CONTENT: Final[dict[str, Handler]] = {"contentEncoding": _content, "contentMediaType": _content}
+_6: Final[dict[str, Handler]] = {
+    **_EVERYWHERE,
     "const": _values,
     "exclusiveMinimum": _bound,
     "exclusiveMaximum": _bound,
-    **containers.FROM_6,
+    "contains": _contains,
+    "propertyNames": _property_names,
 }
-_IN_6_AND_7: Final[dict[str, Handler]] = {"contentEncoding": _content, "contentMediaType": _content}
-_FROM_7: Final[dict[str, Handler]] = {"if": _if}
-_6: Final = {**_EVERYWHERE, **_FROM_6}
-_2019: Final = {**_6, **_FROM_7, **containers.FROM_2019}
+_7: Final[dict[str, Handler]] = {**_6, "if": _if}
+_2019: Final[dict[str, Handler]] = {
+    **_7,
+    "dependentRequired": _dependent_required,
+    "dependentSchemas": _dependent_schemas,
+    "unevaluatedItems": unevaluated,
+    "unevaluatedProperties": unevaluated,
+}
 
 HANDLERS: Final[dict[Dialect, dict[str, Handler]]] = {
-    Dialect.DRAFT4: {**_EVERYWHERE, **containers.UNTIL_2019},
-    Dialect.DRAFT6: {**_6, **_IN_6_AND_7, **containers.UNTIL_2019},
-    Dialect.DRAFT7: {**_6, **_IN_6_AND_7, **_FROM_7, **containers.UNTIL_2019},
-    Dialect.DRAFT201909: {**_2019, **containers.UNTIL_2019, "$recursiveRef": _reference},
-    Dialect.DRAFT202012: {**_2019, **containers.FROM_2020, "$dynamicRef": _reference},
+    Dialect.DRAFT4: {**_EVERYWHERE, **_UNTIL_2019},
+    Dialect.DRAFT6: {**_6, **_CONTENT, **_UNTIL_2019},
+    Dialect.DRAFT7: {**_7, **_CONTENT, **_UNTIL_2019},
+    Dialect.DRAFT201909: {**_2019, **_UNTIL_2019, "$recursiveRef": _reference},
+    Dialect.DRAFT202012: {**_2019, "prefixItems": _prefix_items, "$dynamicRef": _reference},
 }
 """The formula of each keyword that refuses values, by dialect; what modifies another keyword goes with that one."""
 KEYWORDS: Final = {dialect: frozenset(handlers) for dialect, handlers in HANDLERS.items()}

@@ -58,10 +58,6 @@ class Interner:
         """Return the number of a form; numbers count from 0 in the order of their first use."""
         return self._ids.setdefault(form, len(self._ids))
 
-    def new_id(self) -> int:
-        """Return a number that no form has."""
-        return self.id_of(object())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:

@@ -7,15 +7,14 @@ from typing import Any, Final
 
 from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
 from tidegate.contracts.inclusion.json_schema.candidates import Maker
-from tidegate.contracts.inclusion.json_schema.codes import difference
+from tidegate.contracts.inclusion.json_schema.codes import difference, shown_apart
 from tidegate.contracts.inclusion.json_schema.containers import THEORIES
-from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Judged, Refuter
+from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Refuter
 from tidegate.contracts.inclusion.json_schema.formula import Formula, Schema
 from tidegate.contracts.inclusion.json_schema.gaps import Gap, branch_of, gaps
 from tidegate.contracts.inclusion.json_schema.gathered import MAKERS
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Node, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, BudgetSpentError, Prover
-from tidegate.contracts.inclusion.json_schema.sentences import shown_apart
 
 DEFAULT_BUDGET: Final = 50_000
 """Steps of the proof; a second or two where every one is needed."""
@@ -73,7 +72,7 @@ class Way:
     @cached_property
     def _refuter(self) -> Refuter:
         prover = Prover(self._old.interner, Budget(0), THEORIES)
-        return Refuter(_judged(self._old), _judged(self._new), Maker(prover, MAKERS))
+        return Refuter(self._old, self._new, Maker(prover, MAKERS))
 
 
 def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
@@ -93,15 +92,11 @@ def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
     if is_too_costly:
         return Inclusion(Outcome.UNDETERMINED, (_undecided("judging by the schemas takes too much work"),))
     prover = Prover(old.interner, Budget(budget), THEORIES)
-    return _Comparison(_judged(old), _judged(new), prover, old.loop or new.loop).answer(budget)
-
-
-def _judged(formula: Formula) -> Judged:
-    return Judged(formula.judge, formula.node, formula.work)
+    return _Comparison(old, new, prover, old.loop or new.loop).answer(budget)
 
 
 class _Comparison:
-    def __init__(self, old: Judged, new: Judged, prover: Prover, loop: Node | None) -> None:
+    def __init__(self, old: Formula, new: Formula, prover: Prover, loop: Node | None) -> None:
         self._schemas = (old.node, new.node)
         self._prover = prover
         self._loop = loop

@@ -20,7 +20,7 @@ from tidegate.contracts.inclusion.json_schema.branch import (
     Literal,
     extended,
 )
-from tidegate.contracts.inclusion.json_schema.evaluate import fits
+from tidegate.contracts.inclusion.json_schema.evaluate import fits_all
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Interner,
     Node,
@@ -295,9 +295,7 @@ class Prover:
         leaves, broken = branch.facts.leaves.values(), branch.broken.values()
         for value in values:
             self.budget.spend(1 + (len(leaves) + len(broken)) // 20)
-            if not any(fits(value, leaf) is False for leaf in leaves) and not any(
-                fits(value, leaf) is True for leaf in broken
-            ):
+            if fits_all(value, leaves, broken) is not False:
                 return False
         return True
 

@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from tidegate.contracts.inclusion.intervals import AFTER_ALL, BEFORE_ALL, Cut, first_whole
-from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
-from tidegate.contracts.inclusion.json_schema.evaluate import fits
-from tidegate.contracts.inclusion.json_schema.facts import Count
+from tidegate.contracts.inclusion.json_schema.branch import Count
+from tidegate.contracts.inclusion.json_schema.evaluate import fits_all
 from tidegate.contracts.inclusion.json_schema.nodes import (
     Bound,
     Format,
@@ -22,6 +21,7 @@ from tidegate.contracts.inclusion.json_schema.nodes import (
     Pattern,
     Precision,
 )
+from tidegate.contracts.inclusion.json_schema.pattern_syntax import without_assertions
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
     answer,
@@ -227,7 +227,7 @@ class StringFacts:
         if self.count.is_empty or self._is_of_wider_format():
             return True
         if self.count.most == 0:
-            return self._excludes_empty()
+            return fits_all("", self.holding, self.broken) is False
         question = self.question
         if not question.inside and not question.outside:
             return False
@@ -244,11 +244,6 @@ class StringFacts:
             and leaf.name in WIDER_FORMATS.get(held.name, ())
             for leaf in self.broken
             for held in self.formats
-        )
-
-    def _excludes_empty(self) -> bool:
-        return any(fits("", leaf) is False for leaf in self.holding) or any(
-            fits("", leaf) is True for leaf in self.broken
         )
 
 

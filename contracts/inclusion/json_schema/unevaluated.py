@@ -10,18 +10,18 @@ hangs on single items (`contains`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from tidegate.contracts.formats.json_keywords import REFERENCES
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
 from tidegate.contracts.inclusion.json_schema.document import Spot
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
-from tidegate.contracts.inclusion.json_schema.nodes import Node, Place
-from tidegate.contracts.inclusion.json_schema.values import OBJECT
+from tidegate.contracts.inclusion.json_schema.nodes import Node
+from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT
 
 _MAX_CONDITIONS: Final = 4
 _MAX_DEPTH: Final = 12
@@ -63,139 +63,100 @@ class _Share:
     evaluated: _Evaluated
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How properties or items are spoken of."""
-
-    keyword: str
-    own: Callable[[Spot, bool], _Evaluated]
-    """What a schema evaluates by its own keywords; the second argument: whether the keyword is its own, too."""
-    one: Callable[[str | int], Node]
-    """What one property or item must fit when it is not evaluated."""
-    rest: Callable[[_Evaluated], Node]
-    """What all must fit that are not evaluated."""
-
-
-def unevaluated_properties(compiler: Compiler, spot: Spot) -> Node | None:
-    """Compile `unevaluatedProperties` of a schema; None where it cannot be told."""
-    keyword = "unevaluatedProperties"
-    schema = compiler.schema(spot.at(keyword))
-    place = compiler.place(spot, keyword)
-
-    def one(name: str | int) -> Node:
-        return compiler.property(place, str(name), schema)
-
-    def rest(evaluated: _Evaluated) -> Node:
-        return compiler.additional(place, evaluated.names, evaluated.patterns, schema)
-
-    return _compiled(compiler, spot, _Kind(keyword, _own_properties, one, rest))
-
-
-def unevaluated_items(compiler: Compiler, spot: Spot) -> Node | None:
-    """Compile `unevaluatedItems` of a schema; None where it cannot be told."""
-    keyword = "unevaluatedItems"
-    schema = compiler.schema(spot.at(keyword))
-    place = compiler.place(spot, keyword)
-
-    def one(index: str | int) -> Node:
-        return compiler.item_at(place, int(index), schema)
-
-    def rest(evaluated: _Evaluated) -> Node:
-        return compiler.items_from(place, evaluated.count, schema)
-
-    return _compiled(compiler, spot, _Kind(keyword, _own_items, one, rest))
-
-
-def _compiled(compiler: Compiler, spot: Spot, kind: _Kind) -> Node | None:
-    place = compiler.place(spot, kind.keyword)
-    try:
-        shares = list(_Collector(compiler, kind.own).shares(spot, (), 0))
-    except _GiveUpError:
-        return None
-    certain = _union(share.evaluated for share in shares if not share.conditions)
-    if certain.everything:
-        return compiler.true(place)
-    conditional = [
-        (compiler.all(place, share.conditions), share.evaluated)
-        for share in shares
-        if share.conditions and (share.evaluated | certain) != certain
-    ]
-    if all(set(evaluated.patterns) <= set(certain.patterns) for _, evaluated in conditional):
-        return compiler.all(place, _one_by_one(compiler, place, kind, (certain, conditional)))
-    if len(conditional) > _MAX_CONDITIONS:
-        return None
-    return compiler.all(place, _set_by_set(compiler, place, kind, (certain, conditional)))
-
-
-_Found = tuple[_Evaluated, list[tuple[Node, _Evaluated]]]
-"""What is evaluated anyway, and what is under conditions."""
-
-
-def _one_by_one(compiler: Compiler, place: Place, kind: _Kind, found: _Found) -> Iterator[Node]:
-    """Each property or item that may be evaluated is, by one that holds of its conditions, or fits the schema."""
-    certain, conditional = found
-    whole = certain | _union(replace(evaluated, everything=False) for _, evaluated in conditional)
-    some: list[str | int] = [*sorted(whole.names - certain.names), *range(certain.count, whole.count)]
-    for each in some:
-        if not certain.has(each):
-            conditions = [condition for condition, evaluated in conditional if evaluated.has(each)]
-            yield compiler.any(place, [*conditions, kind.one(each)])
-    conditions = [condition for condition, evaluated in conditional if evaluated.everything]
-    yield compiler.any(place, [*conditions, kind.rest(whole)])
-
-
-def _set_by_set(compiler: Compiler, place: Place, kind: _Kind, found: _Found) -> Iterator[Node]:
-    """For every set of conditions: one outside the set holds, or what the set leaves fits the schema."""
-    certain, conditional = found
-    for held in product((False, True), repeat=len(conditional)):
-        pairs = list(zip(held, conditional, strict=True))
-        evaluated = certain | _union(each for is_held, (_, each) in pairs if is_held)
-        if not evaluated.everything:
-            others = [condition for is_held, (condition, _) in pairs if not is_held]
-            yield compiler.any(place, [*others, kind.rest(evaluated)])
-
-
 def _union(parts: Iterable[_Evaluated]) -> _Evaluated:
     return reduce(_Evaluated.__or__, parts, _Evaluated())
 
 
-def _own_properties(spot: Spot, is_outermost: bool) -> _Evaluated:  # noqa: FBT001 - one of two functions of a kind
-    schema = spot.schema
-    everything = "additionalProperties" in schema or (not is_outermost and "unevaluatedProperties" in schema)
-    return _Evaluated(
-        everything, frozenset(schema.get("properties", ())), tuple(schema.get("patternProperties", ()))
-    )
+_Conditional = list[tuple[Node, _Evaluated]]
+"""What is evaluated under conditions."""
 
 
-def _own_items(spot: Spot, is_outermost: bool) -> _Evaluated:  # noqa: FBT001 - one of two functions of a kind
-    schema = spot.schema
-    if "contains" in schema:
-        raise _GiveUpError
-    items = schema.get("items")
-    everything = (
-        (items is not None and not isinstance(items, list))
-        or (isinstance(items, list) and "additionalItems" in schema)
-        or (not is_outermost and "unevaluatedItems" in schema)
-    )
-    listed = items if isinstance(items, list) else schema.get("prefixItems", ())
-    return _Evaluated(everything, count=len(listed))
+def unevaluated(compiler: Compiler, spot: Spot, keyword: str) -> Node:
+    """Compile `unevaluatedProperties` or `unevaluatedItems` of a schema; opaque where it cannot be told."""
+    node = _Unevaluated(compiler, spot, keyword).node(spot)
+    return node or compiler.opaque(spot, keyword, ARRAY if keyword == "unevaluatedItems" else OBJECT)
 
 
-class _Collector:
-    def __init__(self, compiler: Compiler, own: Callable[[Spot, bool], _Evaluated]) -> None:
+class _Unevaluated:
+    def __init__(self, compiler: Compiler, spot: Spot, keyword: str) -> None:
         self._compiler = compiler
-        self._own = own
+        self._keyword = keyword
+        self._schema = compiler.schema(spot.at(keyword))
+        self._place = compiler.place(spot, keyword)
 
-    def shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
+    def node(self, spot: Spot) -> Node | None:
+        compiler, place = self._compiler, self._place
+        try:
+            shares = list(self._shares(spot, (), 0))
+        except _GiveUpError:
+            return None
+        certain = _union(share.evaluated for share in shares if not share.conditions)
+        if certain.everything:
+            return compiler.true(place)
+        conditional = [
+            (compiler.all(place, share.conditions), share.evaluated)
+            for share in shares
+            if share.conditions and (share.evaluated | certain) != certain
+        ]
+        if all(set(evaluated.patterns) <= set(certain.patterns) for _, evaluated in conditional):
+            return compiler.all(place, self._one_by_one(certain, conditional))
+        if len(conditional) > _MAX_CONDITIONS:
+            return None
+        return compiler.all(place, self._set_by_set(certain, conditional))
+
+    def _one_by_one(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
+        """Each property or item that may be evaluated is, by one that holds of its conditions, or fits the schema."""
+        compiler, place = self._compiler, self._place
+        whole = certain | _union(replace(evaluated, everything=False) for _, evaluated in conditional)
+        for name in sorted(whole.names - certain.names):
+            if not certain.has(name):
+                conditions = [condition for condition, evaluated in conditional if evaluated.has(name)]
+                yield compiler.any(place, [*conditions, compiler.property(place, name, self._schema)])
+        for index in range(certain.count, whole.count):
+            conditions = [condition for condition, evaluated in conditional if evaluated.has(index)]
+            yield compiler.any(place, [*conditions, compiler.item_at(place, index, self._schema)])
+        conditions = [condition for condition, evaluated in conditional if evaluated.everything]
+        yield compiler.any(place, [*conditions, self._rest(whole)])
+
+    def _set_by_set(self, certain: _Evaluated, conditional: _Conditional) -> Iterator[Node]:
+        """For every set of conditions: one outside the set holds, or what the set leaves fits the schema."""
+        for held in product((False, True), repeat=len(conditional)):
+            pairs = list(zip(held, conditional, strict=True))
+            evaluated = certain | _union(each for is_held, (_, each) in pairs if is_held)
+            if not evaluated.everything:
+                others = [condition for is_held, (condition, _) in pairs if not is_held]
+                yield self._compiler.any(self._place, [*others, self._rest(evaluated)])
+
+    def _rest(self, evaluated: _Evaluated) -> Node:
+        """Build what all must fit that are not evaluated."""
+        if self._keyword == "unevaluatedItems":
+            return self._compiler.items_from(self._place, evaluated.count, self._schema)
+        return self._compiler.additional(self._place, evaluated.names, evaluated.patterns, self._schema)
+
+    def _own(self, schema: dict[str, Any], *, is_outermost: bool) -> _Evaluated:
+        """Return what a schema evaluates by its own keywords. Raises _GiveUpError."""
+        everything = not is_outermost and self._keyword in schema
+        if self._keyword == "unevaluatedProperties":
+            names, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
+            everything = everything or "additionalProperties" in schema
+            return _Evaluated(everything, frozenset(names), tuple(patterns))
+        if "contains" in schema:
+            raise _GiveUpError
+        items = schema.get("items")
+        if isinstance(items, list):
+            return _Evaluated(everything or "additionalItems" in schema, count=len(items))
+        return _Evaluated(everything or items is not None, count=len(schema.get("prefixItems", ())))
+
+    def _shares(self, spot: Spot, conditions: tuple[Node, ...], depth: int) -> Iterator[_Share]:
         """Yield what a schema and the schemas beside it evaluate. Raises _GiveUpError."""
         if not isinstance(spot.schema, dict):
             return
         depends = spot.schema.get("dependencies", {}).values()
         if depth > _MAX_DEPTH or any(not isinstance(each, list) for each in depends):
             raise _GiveUpError
-        yield _Share(conditions, self._own(spot, depth == 0))
+        yield _Share(conditions, self._own(spot.schema, is_outermost=depth == 0))
         for inner, more in self._beside(spot):
-            yield from self.shares(inner, conditions + more, depth + 1)
+            yield from self._shares(inner, conditions + more, depth + 1)
 
     def _beside(self, spot: Spot) -> Iterator[tuple[Spot, tuple[Node, ...]]]:
         schema = spot.schema

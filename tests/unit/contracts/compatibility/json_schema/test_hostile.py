@@ -15,11 +15,11 @@ from tidegate.contracts.inclusion.json_schema import includes
 from tidegate.contracts.inclusion.json_schema.compiler import Compiler
 from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_EFFORT
+from tidegate.contracts.inclusion.json_schema.formula import Effort, Work
 from tidegate.contracts.inclusion.json_schema.gaps import gaps
 from tidegate.contracts.inclusion.json_schema.keywords import HANDLERS
 from tidegate.contracts.inclusion.json_schema.nodes import Interner, Side
 from tidegate.contracts.inclusion.json_schema.prover import Budget, Prover
-from tidegate.contracts.inclusion.json_schema.work import Effort, Work
 
 
 def compare(old: Any, new: Any, **options: Any) -> Inclusion:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.contracts.inclusion.json_schema.assertions import without_assertions
 from tidegate.contracts.inclusion.json_schema.evaluate import matches
-from tidegate.contracts.inclusion.json_schema.pattern_syntax import UnreadableError, read_pattern
+from tidegate.contracts.inclusion.json_schema.pattern_syntax import (
+    UnreadableError,
+    read_pattern,
+    without_assertions,
+)
 from tidegate.contracts.inclusion.json_schema.regular import (
     Question,
     TooLargeError,
