@@ -144,7 +144,9 @@ def altered_fields(changes: list[Change]) -> frozenset[str]:
     return frozenset(field for change in changes if change.code in _ALTERING for field in change.fields)
 
 
-def _one_way(old: Judge, definition: Any, way: json_schema.Way, direction: Direction) -> Iterator[Change]:
+def _one_way(
+    old: Judge, definition: Any, way: json_schema.DirectedPair, direction: Direction
+) -> Iterator[Change]:
     inclusion = way()
     if inclusion.outcome is Outcome.PROVEN:
         return
@@ -164,7 +166,7 @@ def _one_way(old: Judge, definition: Any, way: json_schema.Way, direction: Direc
 
 
 def _guarded(
-    old: Judge, definition: Any, way: json_schema.Way, inclusion: Inclusion
+    old: Judge, definition: Any, way: json_schema.DirectedPair, inclusion: Inclusion
 ) -> tuple[bool, Examples]:
     """Return whether anything is left of an inclusion's differences once the rules of `old` count, with examples that keep them.
 

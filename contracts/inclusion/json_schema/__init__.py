@@ -1,5 +1,5 @@
 """Compatibility of JSON Schemas: whether every document of the old one is a document of the new one."""
 
-from tidegate.contracts.inclusion.json_schema.prove import Pair, Way, includes
+from tidegate.contracts.inclusion.json_schema.prove import DirectedPair, Pair, includes
 
-__all__ = ["Pair", "Way", "includes"]
+__all__ = ["DirectedPair", "Pair", "includes"]

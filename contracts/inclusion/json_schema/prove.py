@@ -47,13 +47,13 @@ class Pair:
                 (Side.ONE, Side.OTHER), (one, other), formats_asserted, strict=True
             )
         ]
-        self.forth = Way(*formulas)
+        self.forth = DirectedPair(*formulas)
         """Whether the other schema accepts every document of the one."""
-        self.back = Way(*reversed(formulas))
+        self.back = DirectedPair(*reversed(formulas))
         """Whether the one schema accepts every document of the other."""
 
 
-class Way:
+class DirectedPair:
     """One direction of a comparison: whether the new schema accepts every document of the old one."""
 
     def __init__(self, old: Formula, new: Formula) -> None:
