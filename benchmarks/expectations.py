@@ -1,6 +1,6 @@
 """Measure what ten expectations add to a batch: judged, written to Parquet files and decided, with and without them.
 
-The pass is the job's own (`tidegate.spark_jobs.worker.data_files`), and so is what the driver makes of its notes. Reading from Kafka,
+The pass is the job's own (`tidegate.spark_jobs.worker.part_writer`), and so is what the driver makes of its notes. Reading from Kafka,
 the quarantine and the commit are left out of both, so that the share of the expectations is larger here than in a job.
 """
 
@@ -21,9 +21,9 @@ from benchmarks.spark_session import benchmark_session
 from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.expectations.checks import Finding
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
-from tidegate.spark_jobs.worker.data_files import INPUT, FileTarget, judge_and_write
-from tidegate.spark_jobs.worker.noting import read_noted
+from tidegate.spark_jobs.worker.part_writer import INPUT, FileTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import Packing
+from tidegate.spark_jobs.worker.request import read_noted
 from tidegate.spark_jobs.worker.result_kinds import (
     RESULT_TYPE,
     AcceptedPart,

@@ -21,7 +21,7 @@ from tidegate.contracts.explain.schema_sentences import (
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
 from tidegate.contracts.formats.payload import NO_PAYLOAD
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import ANY, BODY, Path, Sight, sight_of
+from tidegate.contracts.privacy.classes import ANY, BODY, Path, Visibility, visibility_of
 from tidegate.contracts.rules.compiled import read
 from tidegate.contracts.rules.kinds.registry import kind_of
 from tidegate.contracts.rules.rule_kind import Values
@@ -30,7 +30,7 @@ from tidegate.contracts.words import name_of, plain_sentence, shown
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Explanation:
     """One violation in the reader's words.
 
     `sentence` holds values only where the reader may see them; `is_guarded` says that it would hold one otherwise.
@@ -44,23 +44,23 @@ class Told:
     is_guarded: bool = False
 
 
-class Teller:
-    """Tells what is wrong with records of one contract, to readers of one sight."""
+class Explainer:
+    """Tells what is wrong with records of one contract, to readers of one visibility."""
 
-    def __init__(self, plan: EnforcementPlan, sight: Sight) -> None:
+    def __init__(self, plan: EnforcementPlan, visibility: Visibility) -> None:
         self._plan = plan
-        self._sight = sight
+        self._sight = visibility
         self._rules = {rule.id: rule for rule in plan.contract.rules}
         self._columns = {column.name: column for column in plan.typed_columns}
 
     @classmethod
-    def of(cls, plan: EnforcementPlan, revealed: Iterable[str] = ()) -> Teller:
-        """Make the teller for readers who see the classified fields that are `revealed`."""
-        return cls(plan, sight_of(plan.contract, plan.payload_format.fields.names(), revealed))
+    def of(cls, plan: EnforcementPlan, revealed: Iterable[str] = ()) -> Explainer:
+        """Make the explainer for readers who see the classified fields that are `revealed`."""
+        return cls(plan, visibility_of(plan.contract, plan.payload_format.fields.names(), revealed))
 
     def tell(
         self, value: bytes | None, violations: Sequence[Violation], header: bytes | None = None
-    ) -> tuple[Told, ...]:
+    ) -> tuple[Explanation, ...]:
         """Return what the violations of a record mean; `value` are its bytes, `header` its schema header.
 
         Raises Unavailable where the plan does: when a record names a schema that only a registry which is away can know.
@@ -84,7 +84,7 @@ class Teller:
         record: Any,
         value: bytes | None,
         errors: dict[tuple[str, str, str], list[jsonschema_rs.ValidationError]],
-    ) -> Told:
+    ) -> Explanation:
         match violation.stage:
             case Stage.RULE if violation.code in self._rules:
                 return self._of_rule(violation, self._rules[violation.code], record)
@@ -95,9 +95,9 @@ class Teller:
             case _:
                 flaw = json_flaw(value) if value and violation.code == "json.invalid" else None
                 sentence = f"{plain_sentence(violation)}: {flaw}" if flaw else plain_sentence(violation)
-                return Told(violation, sentence, passes=payload_remedy(violation.code))
+                return Explanation(violation, sentence, passes=payload_remedy(violation.code))
 
-    def _of_rule(self, violation: Violation, rule: Rule, record: Any) -> Told:
+    def _of_rule(self, violation: Violation, rule: Rule, record: Any) -> Explanation:
         kind, fields = kind_of(rule), self._plan.payload_format.fields
         places = {pointer: kind.locate(rule, pointer, violation.pointer) for pointer in kind.cited(rule)}
         sentence: str | None = None
@@ -109,16 +109,18 @@ class Teller:
                 named = {kind.place(rule): tokens(violation.pointer)}
                 sentence = kind.sentence(rule, Values(values, fields, named | places))
         passes = kind.remedy(rule, fields)
-        return Told(violation, sentence or plain_sentence(violation), rule.description, passes, is_guarded)
+        return Explanation(
+            violation, sentence or plain_sentence(violation), rule.description, passes, is_guarded
+        )
 
-    def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Told:
+    def _of_schema(self, violation: Violation, errors: list[jsonschema_rs.ValidationError]) -> Explanation:
         payload_format = self._plan.payload_format
         if not errors or not isinstance(payload_format, JsonSchemaFormat):
-            return Told(violation, plain_sentence(violation), passes=payload_remedy(violation.code))
+            return Explanation(violation, plain_sentence(violation), passes=payload_remedy(violation.code))
         patterns = payload_format.patterns
         error = errors.pop(0) if len(errors) > 1 else errors[0]
         if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):  # the name is the schema's
-            return Told(violation, _absence(error, violation), None, schema_remedy(error, patterns))
+            return Explanation(violation, _absence(error, violation), None, schema_remedy(error, patterns))
         is_guarded = self._sight.hides(tuple(error.instance_path))
         names_hidden = self._sight.is_limited and not self._sight.shows(BODY)
         sentence = (
@@ -126,21 +128,21 @@ class Teller:
             if is_guarded
             else schema_sentence(error, _pointer(error, violation), patterns, names_hidden=names_hidden)
         )
-        return Told(
+        return Explanation(
             violation, sentence or plain_sentence(violation), None, schema_remedy(error, patterns), is_guarded
         )
 
-    def _of_column(self, violation: Violation, record: Any) -> Told:
+    def _of_column(self, violation: Violation, record: Any) -> Explanation:
         column = self._columns[violation.code]
         is_guarded = self._sight.hides(_steps(record, column.path))
         sentence = plain_sentence(violation)
         if violation.message != column.violation.message:  # what its table cannot hold; the type could
-            return Told(violation, sentence)
+            return Explanation(violation, sentence)
         if not is_guarded and not isinstance(record, Violation):
             value = read(record, column.path)
             if value is not None:
                 sentence = f"{name_of(violation.pointer)} is {shown(value)}, which a column of type {column.type} cannot hold"
-        return Told(violation, sentence, None, column_remedy(column.type), is_guarded)
+        return Explanation(violation, sentence, None, column_remedy(column.type), is_guarded)
 
     def _errors(
         self, record: Any, violations: Sequence[Violation]

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidegate.contracts.fastpath.program import FALSE, Program
+from tidegate.contracts.fastpath.code_writer import FALSE, CodeWriter
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.avro_decoder import (
     MALFORMED,
@@ -61,7 +61,7 @@ class _DoubtError(KeyError):
 
 def compile_quick_reader(node: Node) -> QuickReader:
     """Compile the quick reader of a node."""
-    return _Writer(Program()).reader(node)
+    return _Writer(CodeWriter()).reader(node)
 
 
 def compile_quick_test(node: Node, rules: FastRules) -> QuickTest:
@@ -80,7 +80,7 @@ def compile_quick_test(node: Node, rules: FastRules) -> QuickTest:
     return lambda payload: hold(read(payload))
 
 
-class _FieldsProgram(Program):
+class _FieldsProgram(CodeWriter):
     """A function of a payload, of whose record some fields are in variables. A record has all fields of its schema."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class _FieldsProgram(Program):
 
 
 class _Writer:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: CodeWriter) -> None:
         self._lines: list[str] = []
         self._program = program
         self._bind = program.bind

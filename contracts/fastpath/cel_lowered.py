@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.contracts.fastpath.program import all_of, any_of
+from tidegate.contracts.fastpath.code_writer import all_of, any_of
 
 
 class NotLoweredError(Exception):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidegate.contracts.fastpath.cel_lowered import Lowered, NotLoweredError, chosen, joined, leaf, sure
-from tidegate.contracts.fastpath.program import FALSE, TRUE, Program, all_of, any_of
+from tidegate.contracts.fastpath.code_writer import FALSE, TRUE, CodeWriter, all_of, any_of
 from tidegate.contracts.rules.cel import FIRST_MOMENT, LAST_MOMENT, moment_of, span_of
 from tidegate.contracts.rules.cel_syntax import Call, Const, Items, Node, Roots, Select
 from tidegate.contracts.rules.places import Path
@@ -53,7 +53,7 @@ class _Term:
     is_constant: bool = False
 
 
-def lower(node: Node, program: Program, roots: Roots | None = None) -> Lowered:
+def lower(node: Node, program: CodeWriter, roots: Roots | None = None) -> Lowered:
     """Write the tests of an expression for a program. Raises NotLoweredError where they cannot be written."""
     lowered = _Lowering(program, roots or Roots()).boolean(node)
     if len(lowered.passes) + len(lowered.misses) > MAX_TEXT:
@@ -64,7 +64,7 @@ def lower(node: Node, program: Program, roots: Roots | None = None) -> Lowered:
 class _Lowering:
     """Lowers expressions for one program."""
 
-    def __init__(self, program: Program, roots: Roots) -> None:
+    def __init__(self, program: CodeWriter, roots: Roots) -> None:
         self._program = program
         self._bind = program.bind
         self._path = roots.path

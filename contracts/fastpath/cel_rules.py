@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
 from tidegate.contracts.fastpath.cel_lowering import lower
-from tidegate.contracts.fastpath.program import DECODED, Program, all_of, any_of
+from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter, all_of, any_of
 from tidegate.contracts.rules.cel import breaks_unknown, roots_of, tree_of
 from tidegate.contracts.rules.cel_syntax import Node, Roots
 from tidegate.contracts.rules.places import Path
@@ -33,7 +33,7 @@ class LoweredRule:
         """The paths of which the expression takes the list or the map as it is."""
         return self.roots.holders(self.node)
 
-    def decide(self, program: Program) -> tuple[str, str]:
+    def decide(self, program: CodeWriter) -> tuple[str, str]:
         """Write the test that the rule surely holds, and the test that it is surely broken."""
         keeps, breaks = self._answers(program)
         if self.rule.field is None:
@@ -44,17 +44,17 @@ class LoweredRule:
             return any_of(is_absent, keeps), all_of(is_there, breaks)
         return all_of(is_there, keeps), any_of(is_absent, breaks)
 
-    def write(self, program: Program) -> None:
+    def write(self, program: CodeWriter) -> None:
         """Require in a program that the rule surely holds."""
         program.require(self.decide(program)[0], (self.roots.value,), without_array=self.rule.nulls == "pass")
 
     def test(self) -> Callable[[Any], bool | None]:
         """Compile what says of most records whether they break the expression, and None of the others."""
-        program = Program()
+        program = CodeWriter()
         keeps, breaks = self._answers(program)
         return program.statements([f"if {keeps}: return False", f"if {breaks}: return True"], "None", DECODED)
 
-    def _answers(self, program: Program) -> tuple[str, str]:
+    def _answers(self, program: CodeWriter) -> tuple[str, str]:
         tests = lower(self.node, program, self.roots)
         if breaks_unknown(self.rule):
             return tests.holds, tests.misses
@@ -65,7 +65,7 @@ def lowered(rule: Cel) -> LoweredRule | None:
     """Lower a rule; None for one whose expression is left to the library."""
     found = LoweredRule(rule, tree_of(rule), roots_of(rule))
     try:
-        found.decide(Program())
+        found.decide(CodeWriter())
     except NotLoweredError:
         return None
     return found

@@ -8,10 +8,10 @@ import msgspec
 
 from tidegate.contracts.document.rule_model import Ordered, Range
 from tidegate.contracts.fastpath.accept import Acceptance, Reading
+from tidegate.contracts.fastpath.code_writer import DATE, FALSE, TRUE, CodeWriter, all_of, any_of
 from tidegate.contracts.fastpath.columns import FastColumn, bulk_json
 from tidegate.contracts.fastpath.json_bounds import with_quick_bounds
 from tidegate.contracts.fastpath.patterns import ABSENT, ANYTHING, END, LAST
-from tidegate.contracts.fastpath.program import DATE, FALSE, TRUE, Program, all_of, any_of
 from tidegate.contracts.fastpath.references import NotInlinedError, inlined
 from tidegate.contracts.fastpath.rows import Member, NotExpressibleError, Row, RowBuilder
 from tidegate.contracts.fastpath.rules import FastRules
@@ -72,7 +72,7 @@ def compile_acceptance(
     return quick, TypedAcceptance(keeping, columns, sources)
 
 
-class _RowProgram(Program):
+class _RowProgram(CodeWriter):
     """A function of a row: it gives the texts of a row for which all tests hold, None for any other."""
 
     def __init__(self, row: Row) -> None:

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from tidegate.contracts.fastpath.code_writer import DATE
 from tidegate.contracts.fastpath.patterns import FORMATS, searched
-from tidegate.contracts.fastpath.program import DATE
 from tidegate.contracts.rules.compiled import Path
 
 ValidatorFor = Callable[[Any], Callable[[Any], bool]]

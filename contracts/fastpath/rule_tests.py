@@ -20,9 +20,9 @@ from tidegate.contracts.document.fields import FieldType, SchemaFields, tokens
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, Forbidden, OneOf, Ordered, Range, Rule
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.document.times import instant_text
-from tidegate.contracts.fastpath.program import DATE, Program
+from tidegate.contracts.fastpath.code_writer import DATE, CodeWriter
 from tidegate.contracts.rules.clock import offset_of_now
-from tidegate.contracts.rules.compiled import Built, CompiledRule
+from tidegate.contracts.rules.compiled import CompiledRule, FieldCheck
 from tidegate.contracts.rules.places import Path
 from tidegate.contracts.rules.values import (
     DATES,
@@ -52,7 +52,7 @@ _INT_OR_DOUBLE: Final = frozenset({int, float})
 
 
 def write_field_tests(
-    rules: Sequence[CompiledRule], fields: SchemaFields, program: Program
+    rules: Sequence[CompiledRule], fields: SchemaFields, program: CodeWriter
 ) -> dict[str, str]:
     """Write the tests of rules about values of fields into a program.
 
@@ -73,14 +73,14 @@ def write_field_tests(
 class _Source:
     """Writes tests for one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: CodeWriter) -> None:
         self._variable = program.variable
         self._decoded = program.decoded
         self._bind = program.bind
         self._is_certain = program.is_certain
         self._types = program.types
 
-    def test(self, rule: Rule, check: Built, fields: SchemaFields) -> str:
+    def test(self, rule: Rule, check: FieldCheck, fields: SchemaFields) -> str:
         """Write the test of one rule: its plain form, or the rule itself."""
         variables = [self._variable(path) for path in check.paths]
         plain = self._plain(rule, variables, fields)

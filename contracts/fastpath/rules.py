@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.fastpath.cel_rules import LoweredRule, lowered
-from tidegate.contracts.fastpath.program import DECODED, Program
+from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter
 from tidegate.contracts.fastpath.rule_tests import write_field_tests
 from tidegate.contracts.rules.cel import holds
 from tidegate.contracts.rules.compiled import CompiledRule, RuleSet
@@ -45,7 +45,7 @@ class FastRules:
         self._compile()
 
     def _compile(self) -> None:
-        program = Program()
+        program = CodeWriter()
         tests = self.write_tests(program)
         self._fields_hold = program.function([*DECODED], (), "True", "False")
         self._fields: list[tuple[CompiledRule, int]] = []
@@ -73,7 +73,7 @@ class FastRules:
                 ]
         self._fields_broken = program.statements(["bits = 0", *statements, "return bits"], "None", DECODED)
 
-    def write_tests(self, program: Program) -> dict[str, str]:
+    def write_tests(self, program: CodeWriter) -> dict[str, str]:
         """Write the tests of rules about fields, and of lowered ones, into a program.
 
         Returns the former by rule id, as expressions of the program's variables.
@@ -90,7 +90,7 @@ class FastRules:
         paths += [path for rule in self.lowered.values() for path in (*rule.reads, *rule.holders)]
         return None if self._whole or not all(paths) else frozenset(path[0] for path in paths)
 
-    def exact_statements(self, program: Program, tests: Mapping[str, str]) -> list[str] | None:
+    def exact_statements(self, program: CodeWriter, tests: Mapping[str, str]) -> list[str] | None:
         """Write what sets `bits` to the rules that are broken, or returns None where that is not sure.
 
         A rule is called only where its test in `tests`, by its id, does not know that it holds. None when a rule cannot

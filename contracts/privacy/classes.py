@@ -292,7 +292,7 @@ BESIDES: Final = (BODY, KEY, HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Visibility:
     """What a reader sees: all but the classified fields, unless they are `revealed`.
 
     `classes` are those of the contract; None when the contract is not known, and then nothing is shown that is not
@@ -334,6 +334,8 @@ class Sight:
         }
 
 
-def sight_of(contract: DataContract, declared: frozenset[str] | None, revealed: Iterable[str] = ()) -> Sight:
+def visibility_of(
+    contract: DataContract, declared: frozenset[str] | None, revealed: Iterable[str] = ()
+) -> Visibility:
     """Return what a reader of a contract's records sees; `declared` are the names that its schema declares."""
-    return Sight(classes_of(contract), declared, frozenset(revealed))
+    return Visibility(classes_of(contract), declared, frozenset(revealed))

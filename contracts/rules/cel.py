@@ -22,7 +22,7 @@ from tidegate.contracts.document.fields import join, tokens
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.document.times import NANOSECONDS, instant_key
 from tidegate.contracts.rules.cel_syntax import Node, Roots, syntax_of
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.places import EACH, Path
 from tidegate.contracts.rules.rule_kind import Scope
 
@@ -69,7 +69,7 @@ def _environment(names: tuple[str, ...] = _THIS) -> Any:
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
 
 
-def build_cel(rule: Cel, scope: Scope) -> Built | None:
+def build_cel(rule: Cel, scope: Scope) -> FieldCheck | None:
     """Compile a rule of kind `cel`; its check also wants to know whether the record fits its schema."""
     if rule.field is not None:
         scope.field_type(rule.field, "/field")
@@ -87,10 +87,10 @@ def build_cel(rule: Cel, scope: Scope) -> Built | None:
 
     if rule.field is not None:
         return _built_of_field(rule, rule.field, expression.eval)
-    return Built((), breaks, "", "breaks the expression of the rule", detail)
+    return FieldCheck((), breaks, "", "breaks the expression of the rule", detail)
 
 
-def _built_of_field(rule: Cel, field: str, evaluator: Callable[..., Any]) -> Built:
+def _built_of_field(rule: Cel, field: str, evaluator: Callable[..., Any]) -> FieldCheck:
     roots = roots_of(rule)
     name, absent, unknown = field.removeprefix("/"), rule.nulls == "violate", breaks_unknown(rule)
 
@@ -107,7 +107,7 @@ def _built_of_field(rule: Cel, field: str, evaluator: Callable[..., Any]) -> Bui
         return f"{name} {_DETAILS[found]}" if found in _DETAILS else None
 
     message = f"{name} breaks the expression of the rule"
-    return Built((roots.value, roots.parent, ()), breaks, field, message, detail, asks_fit=True)
+    return FieldCheck((roots.value, roots.parent, ()), breaks, field, message, detail, asks_fit=True)
 
 
 def roots_of(rule: Cel) -> Roots:

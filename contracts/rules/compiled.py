@@ -13,14 +13,14 @@ from tidegate.contracts.rules.clock import Clock
 from tidegate.contracts.rules.places import Path, is_starred, item_at, located, places, read
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 
-__all__ = ["Built", "CompiledRule", "Path", "RuleSet", "item_at", "read"]
+__all__ = ["CompiledRule", "FieldCheck", "Path", "RuleSet", "item_at", "read"]
 
 MAX_PLACES: Final = 10
 """Most violations of one rule that one record is given: one for each place that breaks it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class FieldCheck:
     """A check of the values of some fields.
 
     `breaks` takes one value for each of `paths` (None where a record has none), without paths the record, and without
@@ -59,7 +59,7 @@ class CompiledRule:
 
     rule: Rule
     disposition: Disposition
-    check: Built
+    check: FieldCheck
     always: Violation | None = field(init=False)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from tidegate.contracts.document.rule_model import Cel, Now
 from tidegate.contracts.document.terms import Scalar
 from tidegate.contracts.errors import Problem
 from tidegate.contracts.rules.clock import Clock
-from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.compiled import FieldCheck, when_missing
 from tidegate.contracts.rules.places import EACH, Path, go_together
 from tidegate.contracts.words import name_of
 
@@ -194,7 +194,7 @@ class RuleKind(ABC, Generic[R]):
     """
 
     @abstractmethod
-    def compile(self, rule: R, scope: Scope) -> Built | None:
+    def compile(self, rule: R, scope: Scope) -> FieldCheck | None:
         """Compile the check of a rule; None, and problems of the scope, where the schema does not allow it."""
 
     @abstractmethod
@@ -261,7 +261,9 @@ class FieldRuleKind(RuleKind[F]):
         """Write how a value that is not null breaks the rule."""
 
 
-def check_of_field(rule: _AboutField, breaks: Callable[[Any], bool], what: str) -> Built:
+def check_of_field(rule: _AboutField, breaks: Callable[[Any], bool], what: str) -> FieldCheck:
     """Return the check of the values of one field; `what` ends the sentence that begins with the field."""
     message = f"{rule.field.removeprefix('/')} {what}"
-    return Built((tokens(rule.field),), breaks, rule.field, message, when_missing((rule.field,), rule.nulls))
+    return FieldCheck(
+        (tokens(rule.field),), breaks, rule.field, message, when_missing((rule.field,), rule.nulls)
+    )

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from tidegate.contracts.document.model import AvroSchema, DataContract, JsonSchema
 from tidegate.contracts.errors import SettingsError, Unavailable
-from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.lint.lint import lint
@@ -109,12 +109,12 @@ def judge(  # noqa: PLR0913 - one parameter for each option
             schemas = stack.enter_context(RegistryClient(registry)).schemas_of(plan.contract.topic)
         for block in record_blocks(stream, records):
             judged_by, verdicts = _judge_block(plan, schemas, block)
-            teller = Teller.of(judged_by)
+            explainer = Explainer.of(judged_by)
             opinions = None if second is None else second.compare(block.values, verdicts, tally.records + 1)
             if as_json:
-                told = (_tell_one(teller, block, verdicts, index) for index in range(len(block.values)))
+                told = (_tell_one(explainer, block, verdicts, index) for index in range(len(block.values)))
                 _print_json(verdicts, told, opinions, tally.records + 1)
-            tally.add(verdicts, partial(_tell_one, teller, block, verdicts))
+            tally.add(verdicts, partial(_tell_one, explainer, block, verdicts))
     if not as_json:
         _print_summary(plan.contract, tally, records.noun)
         if second is not None:
@@ -131,14 +131,14 @@ class Tally:
     records: int = 0
     dispositions: Counter[Disposition] = field(default_factory=Counter)
     codes: Counter[tuple[Stage, str]] = field(default_factory=Counter)
-    first_refused: list[tuple[int, tuple[Told, ...]]] = field(default_factory=list)
+    first_refused: list[tuple[int, tuple[Explanation, ...]]] = field(default_factory=list)
 
     @property
     def refused(self) -> int:
         """How many records do not reach the sink."""
         return sum(count for disposition, count in self.dispositions.items() if not disposition.is_written)
 
-    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Told, ...]]) -> None:
+    def add(self, verdicts: list[Verdict], tell: Callable[[int], tuple[Explanation, ...]]) -> None:
         """Count the verdicts on the next records. A record counts once for each code that it violates.
 
         `tell` gives what the verdict at a position means; it is asked of those that are kept.
@@ -249,13 +249,15 @@ def _open(data: Path) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def _tell_one(teller: Teller, block: RecordBlock, verdicts: list[Verdict], index: int) -> tuple[Told, ...]:
-    return teller.tell(block.values[index], verdicts[index].violations, block.headers[index])
+def _tell_one(
+    explainer: Explainer, block: RecordBlock, verdicts: list[Verdict], index: int
+) -> tuple[Explanation, ...]:
+    return explainer.tell(block.values[index], verdicts[index].violations, block.headers[index])
 
 
 def _print_json(
     verdicts: list[Verdict],
-    told: Iterable[tuple[Told, ...]],
+    told: Iterable[tuple[Explanation, ...]],
     opinions: list[bool | None] | None,
     first_line: int,
 ) -> None:
@@ -272,7 +274,7 @@ def _print_json(
     sys.stdout.buffer.flush()
 
 
-def _as_json(told: Told) -> dict[str, str | None]:
+def _as_json(told: Explanation) -> dict[str, str | None]:
     """Return a violation as it is kept, with what it means beside it."""
     meaning = {"sentence": told.sentence, "description": told.description, "passes": told.passes}
     return {**asdict(told.violation), **meaning}

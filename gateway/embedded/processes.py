@@ -1,7 +1,7 @@
 """Child processes that never outlive us.
 
 Three lines of defence: an orderly stop; on Linux the kernel, which ends a child when its parent dies
-(`leash.py`); and a record of every child in the run directory, by which the next start ends what a killed
+(`child_process.py`); and a record of every child in the run directory, by which the next start ends what a killed
 predecessor left. A child is known by a random token in its environment, which its own children inherit, so that
 a recycled process id can never be mistaken for ours.
 """
@@ -23,7 +23,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 _TOKEN = "TIDEGATE_PROCESS_TOKEN"  # noqa: S105 - the name of a variable; its value is an identity, no secret
-_LEASH = Path(__file__).with_name("leash.py")
+_CHILD_PROCESS = Path(__file__).with_name("child_process.py")
 
 # The kernel binds a child to the thread that started it: this one lives as long as the process.
 _SPAWNER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
@@ -148,10 +148,10 @@ def tail(log: Path, lines: int = 20) -> str:
 
 
 def _spawn(command: Command, token: str, log: Path) -> subprocess.Popen[bytes]:
-    leash = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid())]
+    guarded = [sys.executable, "-I", "-S", str(_CHILD_PROCESS), str(os.getpid())]
     with log.open("wb") as output:
         return subprocess.Popen(
-            [*leash, *command.arguments],
+            [*guarded, *command.arguments],
             env={**os.environ, **command.environment, _TOKEN: token},
             stdin=subprocess.DEVNULL,
             stdout=output,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.terms import subject_of
-from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.writers import WriterSchema, WriterSchemas
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.verdict import Verdict
@@ -50,7 +50,7 @@ class Judgement:
 
     version: ContractVersion
     verdicts: tuple[Verdict, ...]
-    told: tuple[tuple[Told, ...], ...]
+    told: tuple[tuple[Explanation, ...], ...]
 
 
 class PlanCache:
@@ -85,8 +85,8 @@ class Judging:
         given = pa.array(values, type=pa.large_binary())
         judged = plan.judge(given)
         verdicts = tuple(plan.explain_each(given, failed=judged.field("failed")))
-        teller = Teller.of(plan)
+        explainer = Explainer.of(plan)
         told = (
-            teller.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
+            explainer.tell(value, verdict.violations) for value, verdict in zip(values, verdicts, strict=True)
         )
         return Judgement(found, verdicts, tuple(told))

@@ -38,7 +38,7 @@ from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.adoption import MOST_SLOTS
 from tidegate.spark_jobs.sinks.kind import kind_of
 from tidegate.spark_jobs.sinks.outputs import provenances
-from tidegate.spark_jobs.sinks.settling import names_ledger, require_own
+from tidegate.spark_jobs.sinks.recovery_scan import names_ledger, require_own
 
 if TYPE_CHECKING:
     from tidegate.contracts.judge.plan import EnforcementPlan

@@ -24,7 +24,7 @@ from tidegate.contracts.stream.decide import Decision, Judged, Tally, refusals, 
 from tidegate.contracts.stream.ledger import BatchRefusal, FateCounts
 from tidegate.contracts.stream.report import ExpectationOutcome, ExpectationResult
 from tidegate.contracts.verdict import Violation
-from tidegate.spark_jobs.worker.noting import Asked
+from tidegate.spark_jobs.worker.request import WorkerRequest
 
 log = structlog.get_logger()
 
@@ -68,13 +68,13 @@ class BatchExpectations:
         self.published = 0
         """How many batches the ledger had counted before the next one: so every Nth stays so over restarts."""
 
-    def ask(self, plan: EnforcementPlan, known: Iterable[BatchRefusal]) -> Asked:
+    def ask(self, plan: EnforcementPlan, known: Iterable[BatchRefusal]) -> WorkerRequest:
         """Return what the workers are to do for the next batch. `known` are refusals of attempts before this one."""
         about = self._of_library(plan)
         columns = dict.fromkeys(column for each in about for column in each.columns)
         # An expectation about the table alone still needs rows to count.
         names = tuple(columns) or (tuple(plan.columns.names[:1]) if about else ())
-        return Asked(names, tuple(known))
+        return WorkerRequest(names, tuple(known))
 
     def decide(self, plan: EnforcementPlan, judged: Noted, decision: Decision) -> Decision:
         """Judge a batch and say what becomes of it. Raises StreamStopped, and Unavailable when no one can judge."""

@@ -31,7 +31,7 @@ from tidegate.spark_jobs.contract_source import ContractSource
 from tidegate.spark_jobs.job.batch_limits import BatchLimits
 from tidegate.spark_jobs.job.control import AlwaysRunning, Control, StreamPaused, require_running
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
-from tidegate.spark_jobs.job.library import Library
+from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 from tidegate.spark_jobs.job.reports import Reporter
 from tidegate.spark_jobs.job.shadow_source import NoShadows, Shadows
 from tidegate.spark_jobs.job.source import LOOK_SECONDS, BatchOffsets, read_range, read_topic
@@ -95,7 +95,7 @@ class StreamAttempt:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"write-{contract_id}")
         self._writing: Future[None] | None = None
         self._expectations = BatchExpectations(
-            contract_id, job.settings.expectations_proof_every, lambda: Library(job.spark)
+            contract_id, job.settings.expectations_proof_every, lambda: GreatExpectationsRunner(job.spark)
         )
         self.published = 0
         self._running_since: float | None = None

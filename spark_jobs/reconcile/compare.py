@@ -15,10 +15,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from tidegate.contracts.errors import StreamStopped
-from tidegate.contracts.stream.fates import Reconciliation, Retained, Written, find_replaced, reconcile
 from tidegate.contracts.stream.kafka_connection import KafkaConnection
 from tidegate.contracts.stream.output_topics import quarantine_topic
 from tidegate.contracts.stream.positions import Positions, Sightings
+from tidegate.contracts.stream.reconcile import Reconciliation, Retained, Written, find_replaced, reconcile
 from tidegate.spark_jobs.kafka.dropped import read_dropped
 from tidegate.spark_jobs.kafka.outputs import read_committed
 from tidegate.spark_jobs.kafka.topics import Topics

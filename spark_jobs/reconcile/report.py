@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.contracts.stream.fates import Reconciliation
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.reconciliation import FaultyRecords, Findings, NamedRecords
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 
 from tidegate.contracts.stream.ledger import Position, span
 from tidegate.spark_jobs.sinks.sink import MicroBatch
-from tidegate.spark_jobs.worker.data_files import INPUT, RowTarget, judge_and_write
+from tidegate.spark_jobs.worker.part_writer import INPUT, RowTarget, judge_and_write
 from tidegate.spark_jobs.worker.record_spool import RecordParts
 from tidegate.spark_jobs.worker.result_kinds import RESULT_TYPE
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody gives 
 from tidegate.contracts.columns.table_limits import TableLimits
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,8 +18,8 @@ from tidegate.contracts.formats.framing import schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.clock import Moments
 from tidegate.contracts.stream.evidence import headers_of
-from tidegate.contracts.stream.fates import RECORDS, can_compare, key_bytes
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconcile import RECORDS, can_compare, key_bytes
 from tidegate.spark_jobs.sinks.merging import merge_limits
 from tidegate.spark_jobs.worker.judge import reads_headers
 

@@ -23,7 +23,7 @@ from tidegate.contracts.stream.ledger import (
 from tidegate.contracts.stream.report import TableSize
 from tidegate.spark_jobs.kafka.topics import Topic
 from tidegate.spark_jobs.steps import Stopwatch
-from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked
+from tidegate.spark_jobs.worker.request import EMPTY_REQUEST, WorkerRequest
 from tidegate.spark_jobs.worker.task_results import TaskResults
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class MicroBatch:
     plan: EnforcementPlan
     settled: Mapping[Position, Settlement]
     watch: Stopwatch
-    asked: Asked = NOTHING_ASKED
+    asked: WorkerRequest = EMPTY_REQUEST
 
     @property
     def contract(self) -> str:

@@ -28,7 +28,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import transactional_id
 from tidegate.spark_jobs.kafka.outputs import TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
-from tidegate.spark_jobs.sinks.settling import (
+from tidegate.spark_jobs.sinks.recovery_scan import (
     names_ledger,
     quarantined,
     require_own,
@@ -40,9 +40,9 @@ from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.sinks.store import STAGE_ATTEMPTS, LedgerStore, move_ledger
 from tidegate.spark_jobs.sinks.upkeep import Upkeep
 from tidegate.spark_jobs.steps import Step
-from tidegate.spark_jobs.worker.noting import Asked
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
 from tidegate.spark_jobs.worker.records import Decided, Destination, refused_records
+from tidegate.spark_jobs.worker.request import WorkerRequest
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings
@@ -156,7 +156,7 @@ class StagedSink:
         """
         batch = judged.batch
         refusals = (*batch.asked.refusals, BatchRefusal(batch.end, decision.refusal))
-        asked = Asked(refusals=refusals, set_aside=batch.asked.set_aside)
+        asked = WorkerRequest(refusals=refusals, set_aside=batch.asked.set_aside)
         again = self.judge(replace(batch, asked=asked))
         try:
             quarantined = sum(

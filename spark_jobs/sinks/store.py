@@ -11,7 +11,7 @@ from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.positions import Sightings
 from tidegate.contracts.stream.report import TableSize
-from tidegate.spark_jobs.worker.data_files import RowTarget
+from tidegate.spark_jobs.worker.part_writer import RowTarget
 
 STAGE_ATTEMPTS: Final = 5
 """How often a batch is staged again when others commit to the table meanwhile."""

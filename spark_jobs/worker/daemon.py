@@ -23,7 +23,7 @@ _IMPORTED_BEFORE_THE_FORK = (
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
     "tidegate.spark_jobs.worker.judge",
-    "tidegate.spark_jobs.worker.data_files",
+    "tidegate.spark_jobs.worker.part_writer",
     "tidegate.spark_jobs.worker.task_slots",
     "tidegate.spark_jobs.sinks.postgresql.rows",
     "pyiceberg.io.pyarrow",

@@ -1,6 +1,6 @@
 """The judge as a Spark column: the one plan of `contracts`, called on Arrow arrays in a Python worker.
 
-For queries that have records in a column; a stream judges and writes in one function (`data_files.py`).
+For queries that have records in a column; a stream judges and writes in one function (`part_writer.py`).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from tidegate.contracts.stream.decide import FailedRecord, Tally
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.shadow import ShadowResult
 from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.worker.noting import Asked, read_noted, read_rows
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
+from tidegate.spark_jobs.worker.request import WorkerRequest, read_noted, read_rows
 from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     BytesRead,
@@ -41,7 +41,7 @@ class TaskResults:
 
     rows: pa.Table
     plan: EnforcementPlan
-    asked: Asked
+    asked: WorkerRequest
     refused: SpooledRecords
     """The refused records, rows of REFUSED."""
 

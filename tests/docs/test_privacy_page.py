@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.yaml_source import read_yaml
-from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.tokens import MaskKey
 from tidegate.contracts.stream.masked_values import MaskedValues
@@ -50,11 +50,11 @@ def test_the_sentence_on_the_page_is_the_one_that_is_told() -> None:
     rule = {"id": "r", "kind": "ordered", "fields": ["/admission_date", "/discharge_date"]}
     plan = compile_plan(contract(rules=[{**rule, "description": "Nobody leaves before they came."}]))
     value = b'{"admission_date": "2026-10-04", "discharge_date": "2026-10-01"}'
-    (told,) = Teller.of(plan).tell(value, plan.explain(value).violations)
+    (told,) = Explainer.of(plan).tell(value, plan.explain(value).violations)
     block = f"```\n{told.sentence}\n  {told.description}\n  passes with {told.passes}\n```"
     assert block in PAGE
     hidden = compile_plan(contract(rules=[rule], classification={"/admission_date": "pii"}))
-    (told,) = Teller.of(hidden).tell(value, hidden.explain(value).violations)
+    (told,) = Explainer.of(hidden).tell(value, hidden.explain(value).violations)
     assert f"*{told.sentence}*" in re.sub(r"\s+", " ", PAGE)
 
 

@@ -17,7 +17,7 @@ from tests import documents
 from tidegate.contracts.document.fields import join
 from tidegate.contracts.fastpath.cel_lowered import NotLoweredError
 from tidegate.contracts.fastpath.cel_lowering import lower
-from tidegate.contracts.fastpath.program import DECODED, Program
+from tidegate.contracts.fastpath.code_writer import DECODED, CodeWriter
 from tidegate.contracts.formats.json_records import decode_exactly
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.cel import Outcome, evaluate, evaluate_with
@@ -202,7 +202,7 @@ def lowered(expression: str) -> dict[str, Any] | None:
     node = syntax_of(compiled(expression))
     found = {}
     for way in WAYS:
-        program = Program()
+        program = CodeWriter()
         try:
             test = getattr(lower(node, program), way)
         except NotLoweredError:

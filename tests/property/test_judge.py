@@ -23,7 +23,7 @@ from tidegate.contracts.formats.json_records import decode_exactly, decode_json
 from tidegate.contracts.formats.reference import ReferenceValidator
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.rules.compile import compile_rules
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.places import places
 from tidegate.contracts.verdict import Disposition, Stage, Violation
 
@@ -148,7 +148,7 @@ def test_all_rules_at_once_say_what_each_says_alone(batch: list[bytes | None]) -
             assert broken == {rule.id for rule in rules if breaks(rule.check, record, fits=fits)}
 
 
-def breaks(check: Built, record: Any, *, fits: bool) -> bool:
+def breaks(check: FieldCheck, record: Any, *, fits: bool) -> bool:
     if not check.paths:
         return check.breaks(record, fits)
     last = (fits,) if check.asks_fit else ()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.ledgers import NEW
 from tests.reconciling import reconcile
-from tidegate.contracts.stream.fates import RECORDS, Reconciliation, Retained, Upserts, find_replaced
 from tidegate.contracts.stream.ledger import BatchTotals, FateCounts, Ledger, Position, PublishedBatch, Vector
+from tidegate.contracts.stream.reconcile import RECORDS, Reconciliation, Retained, Upserts, find_replaced
 from tidegate.contracts.stream.reconciliation import Answer
 
 FATES = ("written", "quarantined", "dropped", "absent", "replaces", "deletes")

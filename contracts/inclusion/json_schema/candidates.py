@@ -58,10 +58,10 @@ _Wanted = tuple[frozenset[int], frozenset[int]]
 """The ids of what a value must fit, and of what it must break."""
 
 
-class Maker:
+class WitnessBuilder:
     """Makes values for one pair of schemas."""
 
-    def __init__(self, prover: Prover, container_makers: Mapping[int, ContainerMaker]) -> None:
+    def __init__(self, prover: Prover, container_makers: Mapping[int, ContainerBuilder]) -> None:
         """Take what makes arrays and objects (`gathered.MAKERS`), by type."""
         self.prover = prover
         self._container_makers = container_makers
@@ -186,7 +186,7 @@ class Maker:
             return []
 
 
-ContainerMaker = Callable[[Maker, Branch, int, dict[Any, Any]], Iterator[Any]]
+ContainerBuilder = Callable[[WitnessBuilder, Branch, int, dict[Any, Any]], Iterator[Any]]
 """Makes arrays (or objects) for the leaves of a branch at a depth, some of their members given."""
 
 

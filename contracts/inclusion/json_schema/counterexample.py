@@ -9,7 +9,7 @@ from typing import Any, Final
 from tidegate.contracts.document.fields import value_at
 from tidegate.contracts.formats.json_records import MAX_DEPTH, decode_exactly
 from tidegate.contracts.inclusion.answer import Counterexample
-from tidegate.contracts.inclusion.json_schema.candidates import Maker
+from tidegate.contracts.inclusion.json_schema.candidates import WitnessBuilder
 from tidegate.contracts.inclusion.json_schema.formula import Formula
 from tidegate.contracts.inclusion.json_schema.gaps import LEADING, Gap, Step, branch_of
 from tidegate.contracts.inclusion.json_schema.gathered import arrays, objects
@@ -37,10 +37,10 @@ _NOWHERE: Final = object()
 class Refuter:
     """Looks for documents that the old schema accepts and the new one refuses."""
 
-    def __init__(self, old: Formula, new: Formula, maker: Maker) -> None:
+    def __init__(self, old: Formula, new: Formula, builder: WitnessBuilder) -> None:
         self._old = old
         self._new = new
-        self._maker = maker
+        self._maker = builder
         parts = 1 + old.work.parts + new.work.parts
         self._left = min(_MAX_JUDGED, max(_LEAST_JUDGED, _MAX_LOOKED_AT // parts))
         self._effort = MAX_EFFORT

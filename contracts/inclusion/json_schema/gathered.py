@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tidegate.contracts.inclusion.json_schema.branch import Branch, Count
-from tidegate.contracts.inclusion.json_schema.candidates import ContainerMaker, Maker
+from tidegate.contracts.inclusion.json_schema.candidates import ContainerBuilder, WitnessBuilder
 from tidegate.contracts.inclusion.json_schema.containers import BrokenArray, BrokenObject
 from tidegate.contracts.inclusion.json_schema.nodes import Node, Opaque
 from tidegate.contracts.inclusion.json_schema.values import ARRAY, OBJECT, key_of
@@ -20,14 +20,18 @@ _EXTRA: Final[tuple[Any, ...]] = (0, "", [], {}, "a", 1)
 """Items and values to add where nothing is known of what would break a leaf."""
 
 
-def arrays(maker: Maker, branch: Branch, depth: int, forced: dict[int, Any]) -> Iterator[list[Any]]:
+def arrays(
+    builder: WitnessBuilder, branch: Branch, depth: int, forced: dict[int, Any]
+) -> Iterator[list[Any]]:
     """Return arrays for the leaves of a branch, some items given by their index."""
-    return _Arrays(maker, branch, depth).make(forced)
+    return _Arrays(builder, branch, depth).make(forced)
 
 
-def objects(maker: Maker, branch: Branch, depth: int, forced: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def objects(
+    builder: WitnessBuilder, branch: Branch, depth: int, forced: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     """Return objects for the leaves of a branch, some properties given by their name."""
-    return _Objects(maker, branch, depth).make(forced)
+    return _Objects(builder, branch, depth).make(forced)
 
 
 def _is_in_the_dark(branch: Branch) -> bool:
@@ -44,8 +48,8 @@ class _Wish:
 
 
 class _Arrays:
-    def __init__(self, maker: Maker, branch: Branch, depth: int) -> None:
-        self._maker = maker
+    def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
+        self._maker = builder
         self._branch = branch
         self._depth = depth + 1
         self._facts = branch.facts.arrays
@@ -135,8 +139,8 @@ class _Arrays:
 
 
 class _Objects:
-    def __init__(self, maker: Maker, branch: Branch, depth: int) -> None:
-        self._maker = maker
+    def __init__(self, builder: WitnessBuilder, branch: Branch, depth: int) -> None:
+        self._maker = builder
         self._branch = branch
         self._depth = depth
         self._facts = branch.facts.objects
@@ -233,5 +237,5 @@ class _Objects:
             yield from (name for name in made if isinstance(name, str))
 
 
-MAKERS: Final[dict[int, ContainerMaker]] = {ARRAY: arrays, OBJECT: objects}
+MAKERS: Final[dict[int, ContainerBuilder]] = {ARRAY: arrays, OBJECT: objects}
 """What makes values of each type of container."""

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from tidegate.contracts.inclusion.answer import Counterexample, Difference, Inclusion, Outcome
-from tidegate.contracts.inclusion.json_schema.candidates import Maker
+from tidegate.contracts.inclusion.json_schema.candidates import WitnessBuilder
 from tidegate.contracts.inclusion.json_schema.codes import difference, shown_apart
 from tidegate.contracts.inclusion.json_schema.containers import THEORIES
 from tidegate.contracts.inclusion.json_schema.counterexample import MAX_CHECKS, Refuter
@@ -72,7 +72,7 @@ class DirectedPair:
     @cached_property
     def _refuter(self) -> Refuter:
         prover = Prover(self._old.interner, Budget(0), THEORIES)
-        return Refuter(self._old, self._new, Maker(prover, MAKERS))
+        return Refuter(self._old, self._new, WitnessBuilder(prover, MAKERS))
 
 
 def _included(old: Formula, new: Formula, budget: int) -> Inclusion:
@@ -100,7 +100,7 @@ class _Comparison:
         self._schemas = (old.node, new.node)
         self._prover = prover
         self._loop = loop
-        self._refuter = Refuter(old, new, Maker(prover, MAKERS))
+        self._refuter = Refuter(old, new, WitnessBuilder(prover, MAKERS))
 
     def answer(self, budget: int) -> Inclusion:
         found = gaps(self._prover, *self._schemas)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tidegate.contracts.document.fields import SchemaFields, join
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.rules.cel import build_cel, named_paths
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import BrokenExpression, RuleKind, Scope, Values
 from tidegate.contracts.words import shown
 
@@ -20,7 +20,7 @@ _BARE = re.compile(r"\bthis\b(?!\s*[.\[])")
 class CelKind(RuleKind[Cel]):
     """The expression must not be false."""
 
-    def compile(self, rule: Cel, scope: Scope) -> Built | None:
+    def compile(self, rule: Cel, scope: Scope) -> FieldCheck | None:
         """Compile the expression."""
         return build_cel(rule, scope)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Forbidden
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Listed, Scope, Values, check_of_field
 from tidegate.contracts.rules.values import member_of, placed
 from tidegate.contracts.words import listed, shown
@@ -15,7 +15,7 @@ from tidegate.contracts.words import listed, shown
 class ForbiddenKind(FieldRuleKind[Forbidden]):
     """The field must not hold one of the values."""
 
-    def compile(self, rule: Forbidden, scope: Scope) -> Built | None:
+    def compile(self, rule: Forbidden, scope: Scope) -> FieldCheck | None:
         """Compile the test that a value is none of those."""
         found = scope.field_type(rule.field, "/field")
         if found is None:

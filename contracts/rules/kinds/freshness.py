@@ -7,7 +7,7 @@ from typing import Final
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Freshness
 from tidegate.contracts.rules.clock import span_of
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.kinds.range import order_of_moments, outside_times
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Outside, Scope, Values, check_of_field
 from tidegate.contracts.words import shown, time_of
@@ -18,7 +18,7 @@ _SPAN: Final = "a span, such as `15 minutes` or `PT15M`"
 class FreshnessKind(FieldRuleKind[Freshness]):
     """The moment in the field must be recent."""
 
-    def compile(self, rule: Freshness, scope: Scope) -> Built | None:
+    def compile(self, rule: Freshness, scope: Scope) -> FieldCheck | None:
         """Compile the comparison with now."""
         found = scope.field_type(rule.field, "/field")
         spans = {"max_age": rule.max_age} | ({} if rule.max_ahead is None else {"max_ahead": rule.max_ahead})

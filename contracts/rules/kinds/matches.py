@@ -8,7 +8,7 @@ import re2  # type: ignore[import-untyped] # it publishes no types
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import Matches
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Scope, Unmatched, Values, check_of_field
 from tidegate.contracts.words import shown
 
@@ -18,7 +18,7 @@ _TEXT: Final = frozenset({"string"})
 class MatchesKind(FieldRuleKind[Matches]):
     """The text of the field must contain a match of the pattern. Source: RE2 syntax."""
 
-    def compile(self, rule: Matches, scope: Scope) -> Built | None:
+    def compile(self, rule: Matches, scope: Scope) -> FieldCheck | None:
         """Compile the pattern; values other than text break nothing."""
         found = scope.field_type(rule.field, "/field")
         if found is not None:

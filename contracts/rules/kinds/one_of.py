@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.rule_model import OneOf
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Others, Scope, Values, check_of_field
 from tidegate.contracts.rules.values import member_of, placed
 from tidegate.contracts.words import listed, shown
@@ -15,7 +15,7 @@ from tidegate.contracts.words import listed, shown
 class OneOfKind(FieldRuleKind[OneOf]):
     """The field must hold one of the values."""
 
-    def compile(self, rule: OneOf, scope: Scope) -> Built | None:
+    def compile(self, rule: OneOf, scope: Scope) -> FieldCheck | None:
         """Compile the test that a value is listed; one of a type that the list has none of breaks nothing."""
         found = scope.field_type(rule.field, "/field")
         if found is None:

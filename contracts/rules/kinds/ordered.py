@@ -14,7 +14,7 @@ from typing import Any, Final
 from tidegate.contracts.document.fields import SchemaFields, tokens
 from tidegate.contracts.document.rule_model import Ordered
 from tidegate.contracts.rules.clock import day_of
-from tidegate.contracts.rules.compiled import Built, when_missing
+from tidegate.contracts.rules.compiled import FieldCheck, when_missing
 from tidegate.contracts.rules.rule_kind import OutOfOrder, RuleKind, Scope, Values
 from tidegate.contracts.rules.values import (
     DATES,
@@ -39,7 +39,7 @@ _HOW: Final = "; say how with `compare_as: date` or `compare_as: timestamp`"
 class OrderedKind(RuleKind[Ordered]):
     """The fields must not decrease from first to last; with `strict` they must increase."""
 
-    def compile(self, rule: Ordered, scope: Scope) -> Built | None:
+    def compile(self, rule: Ordered, scope: Scope) -> FieldCheck | None:
         """Compile the comparison of neighbours."""
         orders = _orders(rule, scope)
         scope.together({f"/fields/{index}": pointer for index, pointer in enumerate(rule.fields)})
@@ -54,7 +54,7 @@ class OrderedKind(RuleKind[Ordered]):
         breaks = disorder(keys, in_order, absent=rule.nulls == "violate")
         paths = tuple(tokens(pointer) for pointer in rule.fields)
         message = _disorder(rule, is_of_numbers=is_of_numbers)
-        return Built(paths, breaks, self.place(rule), message, when_missing(rule.fields, rule.nulls))
+        return FieldCheck(paths, breaks, self.place(rule), message, when_missing(rule.fields, rule.nulls))
 
     def fields(self, rule: Ordered) -> tuple[str, ...]:
         """Return the fields in their order."""

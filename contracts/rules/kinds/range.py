@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from tidegate.contracts.document.fields import FieldType, SchemaFields
 from tidegate.contracts.document.rule_model import AMOUNT_BOUNDS, Now, Range
 from tidegate.contracts.rules.clock import offset_of_now
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Outside, Scope, Values, check_of_field
 from tidegate.contracts.rules.values import (
     NUMBERS,
@@ -158,7 +158,7 @@ _NUMBER_TYPES: Final = frozenset({int, float, Decimal})
 class RangeKind(FieldRuleKind[Range]):
     """The field must lie within the bounds."""
 
-    def compile(self, rule: Range, scope: Scope) -> Built | None:
+    def compile(self, rule: Range, scope: Scope) -> FieldCheck | None:
         """Compile the comparisons; a value of another type than the bounds breaks nothing."""
         limits = rule.limits
         found = scope.field_type(rule.field, "/field")

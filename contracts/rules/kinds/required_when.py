@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.contracts.document.fields import SchemaFields, tokens
 from tidegate.contracts.document.rule_model import Condition, RequiredWhen
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.rule_kind import AbsentWhen, RuleKind, Scope, Values
 from tidegate.contracts.rules.values import member_of, placed
 from tidegate.contracts.words import listed, name_of, shown
@@ -16,7 +16,7 @@ from tidegate.contracts.words import listed, name_of, shown
 class RequiredWhenKind(RuleKind[RequiredWhen]):
     """The field must be present and not null when the condition holds; `nulls` makes no difference to it."""
 
-    def compile(self, rule: RequiredWhen, scope: Scope) -> Built | None:
+    def compile(self, rule: RequiredWhen, scope: Scope) -> FieldCheck | None:
         """Compile the condition."""
         scope.field_type(rule.field, "/field")
         holds = _condition(rule.when, scope)
@@ -29,7 +29,7 @@ class RequiredWhenKind(RuleKind[RequiredWhen]):
 
         paths = (tokens(rule.field), tokens(rule.when.field))
         reason = f"is missing although {rule.when.field.removeprefix('/')} calls for it"
-        return Built(paths, breaks, rule.field, f"{rule.field.removeprefix('/')} {reason}")
+        return FieldCheck(paths, breaks, rule.field, f"{rule.field.removeprefix('/')} {reason}")
 
     def fields(self, rule: RequiredWhen) -> tuple[str, ...]:
         """Return the field, and that of the condition."""

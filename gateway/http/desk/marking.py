@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.privacy.classes import BODY, Sight
+from tidegate.contracts.privacy.classes import BODY, Visibility
 from tidegate.contracts.verdict import Stage, Violation
 from tidegate.gateway.http.desk.clauses import pointers_of
 from tidegate.gateway.http.desk.layout import Mark, Mask
@@ -24,7 +24,7 @@ _ALIKE = 0.8
 class Marking:
     """Marks and masks of one record's bytes, each sorted by start; masks do not overlap.
 
-    `hidden` names what the masks keep from the reader, as `Sight.revealed` would: pointers of classified fields, and
+    `hidden` names what the masks keep from the reader, as `Visibility.revealed` would: pointers of classified fields, and
     BODY. `is_fully_read` is False when the bytes are not JSON to their end.
     """
 
@@ -40,7 +40,7 @@ class Marking:
 
 
 def mark_record(
-    data: bytes, violations: Sequence[Violation], contract: DataContract | None, sight: Sight
+    data: bytes, violations: Sequence[Violation], contract: DataContract | None, visibility: Visibility
 ) -> Marking:
     """Mark the places that `violations` speak of in `data`, any bytes; mask what the reader must not see.
 
@@ -48,16 +48,18 @@ def mark_record(
     properties that it does not declare are masked too (a misspelt name is still a name), and a record that is not
     JSON is masked as a whole: nothing tells where its fields begin and end.
     """
-    if contract is None and not sight.shows(BODY):
+    if contract is None and not visibility.shows(BODY):
         masks = (Mask(0, len(data), _MASKED_UNKNOWN),) if data else ()
         return Marking((), masks, is_fully_read=False, hidden=frozenset({BODY}) if data else frozenset())
     asked = {index: pointers_of(contract, violation) for index, violation in enumerate(violations, 1)}
-    declared = sight.declared if contract is not None else None
+    declared = visibility.declared if contract is not None else None
     pointers = {pointer for group in asked.values() for pointer in group}
-    personal = sight.hidden_fields
+    personal = visibility.hidden_fields
     found = find(data, pointers, declared=declared, patterns=personal)
     masks_of = (
-        dict(_masks(data, sight, personal, found)) if sight.is_limited and not sight.shows(BODY) else {}
+        dict(_masks(data, visibility, personal, found))
+        if visibility.is_limited and not visibility.shows(BODY)
+        else {}
     )
     return Marking(
         marks=_merged(_marks(data, violations, asked, found)),
@@ -116,12 +118,12 @@ def _merged(marks: list[Mark]) -> tuple[Mark, ...]:
 
 
 def _masks(
-    data: bytes, sight: Sight, personal: dict[str, str], found: Found
+    data: bytes, visibility: Visibility, personal: dict[str, str], found: Found
 ) -> Iterator[tuple[str, list[Mask]]]:
     """Yield the masks of each part that is hidden."""
     for pattern, name in personal.items():
         yield pattern, [Mask(place.start, place.end, name) for place in found.covered[pattern]]
-    declared = sight.declared or frozenset()
+    declared = visibility.declared or frozenset()
     rest = [
         Mask(place.start if _is_known(data, place, declared) else place.key_start, place.end, _UNDECLARED)
         for place in found.undeclared

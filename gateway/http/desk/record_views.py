@@ -13,10 +13,10 @@ from typing import Any, Self
 import fastavro
 
 from tidegate.contracts.document.model import DataContract, JsonSchema
-from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.formats.framing import PREFIX_BYTES, schema_header
 from tidegate.contracts.judge.plan import EnforcementPlan
-from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Sight, sight_of
+from tidegate.contracts.privacy.classes import BODY, HEADERS, KEY, Visibility, visibility_of
 from tidegate.contracts.stream.evidence import (
     CONTRACT_HEADER,
     LEDGER_HEADER,
@@ -64,7 +64,7 @@ class Reason:
     """One violation in the reader's words; `number` counts from 1 as in the marks."""
 
     number: int
-    told: Told
+    told: Explanation
     clause: Clause | None
     is_marked: bool
 
@@ -128,21 +128,21 @@ class RecordRow:
     address: str
     source: str
     timestamp: datetime | None
-    reason: Told | None
+    reason: Explanation | None
     others: int
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Viewer:
     """Who looks at records of one contract: what they see, what they asked to see, and whether they may ask for more.
 
-    `contract` is None when the registry does not know it, `plan` and `teller` also when it does not compile any more.
+    `contract` is None when the registry does not know it, `plan` and `explainer` also when it does not compile any more.
     """
 
     contract: DataContract | None
-    sight: Sight
+    visibility: Visibility
     plan: EnforcementPlan | None = None
-    teller: Teller | None = None
+    explainer: Explainer | None = None
     may_reveal: bool = False
 
     @classmethod
@@ -156,15 +156,17 @@ class Looking:
     ) -> Self:
         """Look through a contract, and its plan if it has one."""
         if contract is None:
-            return cls(None, Sight(None, revealed=revealed), may_reveal=may_reveal)
-        sight = sight_of(contract, declared_names(contract) or frozenset(), revealed)
-        return cls(contract, sight, plan, None if plan is None else Teller(plan, sight), may_reveal)
+            return cls(None, Visibility(None, revealed=revealed), may_reveal=may_reveal)
+        visibility = visibility_of(contract, declared_names(contract) or frozenset(), revealed)
+        return cls(
+            contract, visibility, plan, None if plan is None else Explainer(plan, visibility), may_reveal
+        )
 
-    def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Told, ...]:
+    def tell(self, record: QuarantinedRecord, violations: Sequence[Violation]) -> tuple[Explanation, ...]:
         """Return what is wrong with a record."""
-        if self.teller is None:
-            return tuple(Told(violation, plain_sentence(violation)) for violation in violations)
-        return self.teller.tell(record.value, violations, schema_header(record.headers))
+        if self.explainer is None:
+            return tuple(Explanation(violation, plain_sentence(violation)) for violation in violations)
+        return self.explainer.tell(record.value, violations, schema_header(record.headers))
 
     @property
     def knows_writers(self) -> bool:
@@ -173,7 +175,7 @@ class Looking:
         return not is_framed or (self.plan is not None and self.plan.writers is not None)
 
 
-FindContract = Callable[[str], Looking]
+FindContract = Callable[[str], Viewer]
 """Finds the contract that a record names as `id@version`."""
 
 
@@ -187,14 +189,14 @@ def record_address(record: QuarantinedRecord) -> str:
     return f"/desk/records/{record.pointer}"
 
 
-def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> RecordView:
+def record_view(record: QuarantinedRecord, viewer: Viewer, view: View) -> RecordView:
     """Return a record's page. Without its contract nothing of the record itself is shown."""
-    evidence, contract, sight = record.evidence, looking.contract, looking.sight
+    evidence, contract, visibility = record.evidence, viewer.contract, viewer.visibility
     violations = evidence.violations
-    shown = _shown(record, violations, looking)
+    shown = _shown(record, violations, viewer)
     marked = {number for mark in shown.marking.marks for number in mark.violations}
     rows, is_cut = hex_rows(shown.raw, shown.raw_marking.marks, shown.raw_marking.masks)
-    told = looking.tell(record, violations)
+    told = viewer.tell(record, violations)
     own = _own_headers(record)
     return RecordView(
         record=record,
@@ -207,9 +209,9 @@ def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> Reco
         ),
         left_out=evidence.left_out,
         size=None if record.value is None else len(record.value),
-        key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=sight.shows(KEY)),
+        key=_field("key", record.key, LONGEST_KEY_BYTES, may_show=visibility.shows(KEY)),
         headers=tuple(
-            _field(name, value, LONGEST_HEADER_BYTES, may_show=sight.shows(HEADERS) or index in own)
+            _field(name, value, LONGEST_HEADER_BYTES, may_show=visibility.shows(HEADERS) or index in own)
             for index, (name, value) in enumerate(record.headers)
             if index not in own or name not in _SUMMED_UP
         ),
@@ -218,19 +220,19 @@ def record_view(record: QuarantinedRecord, looking: Looking, view: View) -> Reco
         lines=tuple(_lines(shown)) if view is View.FORMATTED and record.value is not None else (),
         hex_rows=tuple(rows) if view is View.HEX else (),
         is_hex_cut=is_cut,
-        hidden=tuple(_hidden(part, sight) for part in sorted(_hidden_parts(record, shown, sight))),
-        revealed=tuple(_hidden(part, sight) for part in sorted(sight.revealed)),
-        may_reveal=looking.may_reveal,
+        hidden=tuple(_hidden(part, visibility) for part in sorted(_hidden_parts(record, shown, visibility))),
+        revealed=tuple(_hidden(part, visibility) for part in sorted(visibility.revealed)),
+        may_reveal=viewer.may_reveal,
     )
 
 
-def _hidden_parts(record: QuarantinedRecord, shown: _Shown, sight: Sight) -> set[str]:
+def _hidden_parts(record: QuarantinedRecord, shown: _Shown, visibility: Visibility) -> set[str]:
     parts = {*shown.marking.hidden, *shown.raw_marking.hidden}
-    if record.key is not None and not sight.shows(KEY):
+    if record.key is not None and not visibility.shows(KEY):
         parts.add(KEY)
     own = _own_headers(record)
     is_foreign = [value is not None and index not in own for index, (_, value) in enumerate(record.headers)]
-    if any(is_foreign) and not sight.shows(HEADERS):
+    if any(is_foreign) and not visibility.shows(HEADERS):
         parts.add(HEADERS)
     return parts
 
@@ -248,8 +250,8 @@ _LABELS = {
 }
 
 
-def _hidden(part: str, sight: Sight) -> Hidden:
-    fields = sight.classes.by_pointer if sight.classes is not None else {}
+def _hidden(part: str, visibility: Visibility) -> Hidden:
+    fields = visibility.classes.by_pointer if visibility.classes is not None else {}
     return Hidden(part, _LABELS.get(part, part), fields.get(part))
 
 
@@ -264,23 +266,25 @@ class _Shown:
     is_decoded: bool
 
 
-def _shown(record: QuarantinedRecord, violations: Sequence[Violation], looking: Looking) -> _Shown:
+def _shown(record: QuarantinedRecord, violations: Sequence[Violation], viewer: Viewer) -> _Shown:
     raw = record.value or b""
-    contract, sight = looking.contract, looking.sight
+    contract, visibility = viewer.contract, viewer.visibility
     if contract is None or isinstance(contract.schema_, JsonSchema):
-        marking = mark_record(raw, violations, contract, sight)
+        marking = mark_record(raw, violations, contract, visibility)
         return _Shown(raw, marking, raw, marking, is_decoded=False)
     # Avro's bytes have no places that a reader could follow: marks are set in the decoded value. Where fields
     # are classified the bytes stay hidden, because nothing tells which of them are whose.
-    is_hidden = bool(raw) and not sight.shows(BODY)
+    is_hidden = bool(raw) and not visibility.shows(BODY)
     hidden = (Mask(0, len(raw), "the contract classifies fields"),) if is_hidden else ()
     parts = frozenset({BODY}) if is_hidden else frozenset()
     raw_marking = Marking((), hidden, is_fully_read=True, hidden=parts)
-    text = decoded_json(raw, contract, looking.plan, schema_header(record.headers))
-    if text is None or (is_hidden and not looking.knows_writers):
+    text = decoded_json(raw, contract, viewer.plan, schema_header(record.headers))
+    if text is None or (is_hidden and not viewer.knows_writers):
         marking = Marking((), hidden, is_fully_read=False, hidden=parts)
         return _Shown(raw, marking, raw, raw_marking, is_decoded=False)
-    return _Shown(text, mark_record(text, violations, contract, sight), raw, raw_marking, is_decoded=True)
+    return _Shown(
+        text, mark_record(text, violations, contract, visibility), raw, raw_marking, is_decoded=True
+    )
 
 
 def _lines(shown: _Shown) -> list[Line]:

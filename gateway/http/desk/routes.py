@@ -159,7 +159,7 @@ def latest_records(
     subject = subject_of(summary.topic)
 
     @cache
-    def find(named: str) -> record_views.Looking:
+    def find(named: str) -> record_views.Viewer:
         evidence = next(each.evidence for each in latest.records if each.evidence.contract == named)
         return _looking(factory, principal, evidence, subject)
 
@@ -178,8 +178,8 @@ def record(
     origin = _origin_of(factory, principal, place.topic)
     subject = subject_of(origin.topic)
     found = _quarantined(factory, origin, place)
-    looking = _looking(factory, principal, found.evidence, subject)
-    return page("record.html", view=record_views.record_view(found, looking, view))
+    viewer = _looking(factory, principal, found.evidence, subject)
+    return page("record.html", view=record_views.record_view(found, viewer, view))
 
 
 @router.get("/desk/records/{topic}/{partition}/{offset}/reveal")
@@ -201,13 +201,13 @@ def reveal(
     subject = subject_of(origin.topic)
     require(principal, ROLE, subject)
     found = _quarantined(factory, origin, place)
-    looking = _looking(factory, principal, found.evidence, subject)
-    hidden = {each.part for each in record_views.record_view(found, looking, view).hidden}
+    viewer = _looking(factory, principal, found.evidence, subject)
+    hidden = {each.part for each in record_views.record_view(found, viewer, view).hidden}
     if not hidden.issuperset(parts):
         raise NotFoundError("the record hides nothing of that name; open it again")
     factory.reveals().note(principal, subject, place, parts)
-    looking = _looking(factory, principal, found.evidence, subject, frozenset(parts))
-    return page("record.html", view=record_views.record_view(found, looking, view))
+    viewer = _looking(factory, principal, found.evidence, subject, frozenset(parts))
+    return page("record.html", view=record_views.record_view(found, viewer, view))
 
 
 @router.get("/desk/contracts")
@@ -277,12 +277,12 @@ def _looking(
     evidence: Evidence,
     subject: str,
     revealed: frozenset[str] = frozenset(),
-) -> record_views.Looking:
+) -> record_views.Viewer:
     """Look through the contract version (`id@version`) that a record names, if the registry shows it."""
     may_reveal = principal.may(ROLE, subject)
     version = _version(factory, principal, evidence.contract)
     if version is None:
-        return record_views.Looking.through(None, None, revealed, may_reveal=may_reveal)
+        return record_views.Viewer.through(None, None, revealed, may_reveal=may_reveal)
     contract = DataContract.model_validate_json(version.document)
     try:
         plan = factory.plan(version)
@@ -290,7 +290,7 @@ def _looking(
         plan = None
     if plan is not None:
         plan = with_writers(plan, factory.subjects())
-    return record_views.Looking.through(contract, plan, revealed, may_reveal=may_reveal)
+    return record_views.Viewer.through(contract, plan, revealed, may_reveal=may_reveal)
 
 
 def _version(factory: Factory, principal: Principal, named: str) -> ContractVersion | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from tidegate.contracts.explain.account import Told
+from tidegate.contracts.explain.account import Explanation
 
 THIN_SPACE = "\u2009"
 ABSENT = "–"  # noqa: RUF001 - an en dash is what a table shows for nothing
@@ -80,7 +80,7 @@ def length_of(span: timedelta) -> str:
 _OURS = ("the ", "an ", "required ", "column ")
 
 
-def sentence(told: Told) -> str:
+def sentence(told: Explanation) -> str:
     """Write what is wrong as a sentence of its own; one that begins with a field's name keeps its case."""
     text = told.sentence
     return text[:1].upper() + text[1:] if text.startswith(_OURS) else text

@@ -15,7 +15,7 @@ from pyiceberg.io import load_file_io
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.delta.merge import ledger_in_commit
-from tidegate.spark_jobs.sinks.settling import keep_as_it_is
+from tidegate.spark_jobs.sinks.recovery_scan import keep_as_it_is
 
 _RESTORE: Final = "RESTORE"
 

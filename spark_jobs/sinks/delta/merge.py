@@ -19,7 +19,7 @@ from pyspark.sql.types import BooleanType
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.merging import Merging, count_tombstones
-from tidegate.spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

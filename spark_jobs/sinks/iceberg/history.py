@@ -19,7 +19,7 @@ from pyspark.sql import functions
 from tidegate.contracts.errors import StreamStopped
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.spark_jobs.sinks.java_errors import JAVA_ERRORS
-from tidegate.spark_jobs.sinks.settling import keep_as_it_is
+from tidegate.spark_jobs.sinks.recovery_scan import keep_as_it_is
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -45,8 +45,8 @@ from tidegate.spark_jobs.sinks.merging import (
 )
 from tidegate.spark_jobs.sinks.provenance import PROVENANCE, SOURCE
 from tidegate.spark_jobs.sinks.sightings import rows_of, sightings
-from tidegate.spark_jobs.worker.data_files import DELETED, FileTarget
 from tidegate.spark_jobs.worker.judge import column_types
+from tidegate.spark_jobs.worker.part_writer import DELETED, FileTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

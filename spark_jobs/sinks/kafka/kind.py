@@ -23,7 +23,7 @@ from tidegate.spark_jobs.kafka.topics import Topics
 from tidegate.spark_jobs.sinks.kafka.sink import KafkaSink
 from tidegate.spark_jobs.sinks.kind import SinkContext, SinkKind
 from tidegate.spark_jobs.sinks.outputs import FindPlan, Outputs, output_positions, unclaimed
-from tidegate.spark_jobs.sinks.settling import names_ledger
+from tidegate.spark_jobs.sinks.recovery_scan import names_ledger
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings, SinkSettings

@@ -34,7 +34,7 @@ from tidegate.spark_jobs.kafka.kafka_ledger import (
 from tidegate.spark_jobs.kafka.outputs import OutputRecord, TransactionalProducer
 from tidegate.spark_jobs.kafka.topics import Topic, Topics
 from tidegate.spark_jobs.sinks.judged_rows import judged_rows
-from tidegate.spark_jobs.sinks.settling import accepted, names_ledger, settled_in, unclaimed_history
+from tidegate.spark_jobs.sinks.recovery_scan import accepted, names_ledger, settled_in, unclaimed_history
 from tidegate.spark_jobs.sinks.sink import JudgedBatch, MicroBatch, Published, StreamStart
 from tidegate.spark_jobs.sinks.spool import Spool
 from tidegate.spark_jobs.steps import Step, Stopwatch

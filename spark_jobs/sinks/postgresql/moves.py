@@ -12,7 +12,7 @@ from psycopg import sql
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.stream.ledger import BatchTotals
 from tidegate.spark_jobs.sinks.postgresql.rows import Staged
-from tidegate.spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.worker.part_writer import DELETED
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

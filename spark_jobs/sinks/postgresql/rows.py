@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
-from tidegate.spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.worker.part_writer import DELETED
 
 STAGING_SCHEMA: Final = "tidegate"
 UNREACHABLE: Final = "unreachable:"

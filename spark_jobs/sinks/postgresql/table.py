@@ -38,8 +38,8 @@ from tidegate.spark_jobs.sinks.postgresql.rows import (
     first_line,
     sql_type,
 )
-from tidegate.spark_jobs.sinks.settling import foreign_table
-from tidegate.spark_jobs.worker.data_files import DELETED
+from tidegate.spark_jobs.sinks.recovery_scan import foreign_table
+from tidegate.spark_jobs.worker.part_writer import DELETED
 
 if TYPE_CHECKING:
     from tidegate.spark_jobs.settings import JobSettings

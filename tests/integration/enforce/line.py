@@ -17,9 +17,9 @@ from tests.jvm import SHORT_LIVED_JAVA
 from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 from tidegate.contracts.stream.evidence import headers_of
-from tidegate.contracts.stream.fates import Reconciliation
 from tidegate.contracts.stream.ledger import Ledger
 from tidegate.contracts.stream.output_topics import accepted_topic, quarantine_topic
+from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.report import BatchReport
 from tidegate.gateway.embedded.jars import Jars
 from tidegate.spark_jobs.job.stream import Job, StreamAttempt

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.deep_schemas import chained, contract_with, nested
-from tidegate.contracts.explain.account import Told
+from tidegate.contracts.explain.account import Explanation
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Verdict, Violation
 from tidegate.gateway.cli.judge import Tally
 from tidegate.gateway.cli.record_files import line_batches
@@ -59,7 +59,7 @@ def test_a_tally_keeps_only_the_first_refused() -> None:
     violation = Violation(Stage.RULE, "r", "/a", Severity.ERROR, "m")
     refused = Verdict(Disposition.QUARANTINED, (violation, violation))
     tally = Tally(limit=1)
-    told = (Told(violation, "m"),)
+    told = (Explanation(violation, "m"),)
     tally.add([Verdict(Disposition.ACCEPTED), refused], lambda index: told * index)
     tally.add([refused, Verdict(Disposition.WARNED, (violation,))], lambda index: told * index)
     assert (tally.records, tally.refused, tally.first_refused) == (4, 2, [(2, told)])

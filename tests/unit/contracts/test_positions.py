@@ -16,7 +16,7 @@ _RECONCILE_50_MILLION = """
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.stream.fates import Written, reconcile
+from tidegate.contracts.stream.reconcile import Written, reconcile
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Sightings
 

@@ -18,7 +18,7 @@ from tidegate.contracts.document.load import parse_contract
 from tidegate.contracts.document.model import DataContract, JsonSchema
 from tidegate.contracts.document.rule_model import Cel
 from tidegate.contracts.errors import ContractError, Problem
-from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.formats.json_looks import MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_schema import JsonSchemaFormat
@@ -78,8 +78,10 @@ def _told(schema: dict[str, Any]) -> object:
     """Explain what records break, to readers who see classified fields masked."""
     plan = compile_plan(contract_of({**schema, "maxProperties": 1, "type": "object"}))
     values = [b'{"id": "x", "tagged": 1, "a": {"a": {"a": 1}}, "last": 2}', b"[]", b"{", None]
-    teller = Teller.of(plan)
-    return [teller.tell(value, verdict.violations) for value in values for verdict in (plan.explain(value),)]
+    explainer = Explainer.of(plan)
+    return [
+        explainer.tell(value, verdict.violations) for value in values for verdict in (plan.explain(value),)
+    ]
 
 
 WALKS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -7,7 +7,7 @@ import pytest
 from tests.browser.traffic import ADMISSIONS, admission, written
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
-from tidegate.contracts.privacy.classes import BODY, Sight, sight_of
+from tidegate.contracts.privacy.classes import BODY, Visibility, visibility_of
 from tidegate.gateway.http.desk.clauses import clause_of, declared_names, pointers_of
 from tidegate.gateway.http.desk.marking import mark_record
 
@@ -18,14 +18,16 @@ def contract_of(document: dict[str, Any]) -> DataContract:
     return DataContract.model_validate(document)
 
 
-def sight(contract: DataContract, *revealed: str) -> Sight:
-    return sight_of(contract, declared_names(contract), revealed)
+def visibility(contract: DataContract, *revealed: str) -> Visibility:
+    return visibility_of(contract, declared_names(contract), revealed)
 
 
 def marks_of(data: bytes, document: dict[str, Any] = OPEN) -> list[tuple[bytes, tuple[int, ...], str]]:
     """Judge a record and give its marked bytes: what the judge says is what is marked."""
     contract = contract_of(document)
-    marking = mark_record(data, compile_plan(contract).explain(data).violations, contract, sight(contract))
+    marking = mark_record(
+        data, compile_plan(contract).explain(data).violations, contract, visibility(contract)
+    )
     return [(data[mark.start : mark.end], mark.violations, mark.note) for mark in marking.marks]
 
 
@@ -91,7 +93,7 @@ def masks_of(data: bytes, document: dict[str, Any] = ADMISSIONS, *revealed: str)
     contract = contract_of(document)
     return [
         data[mask.start : mask.end]
-        for mask in mark_record(data, (), contract, sight(contract, *revealed)).masks
+        for mask in mark_record(data, (), contract, visibility(contract, *revealed)).masks
     ]
 
 
@@ -160,12 +162,12 @@ def test_what_is_revealed_is_not_masked() -> None:
     assert masks_of(data, NESTED, "/lines/*/name", "/who") == [b'"odd":1']
     assert masks_of(data, NESTED, BODY) == []
     contract = contract_of(NESTED)
-    assert mark_record(data, (), contract, sight(contract)).hidden == {"/lines/*/name", "/who", BODY}
-    assert mark_record(data, (), contract, sight(contract, "/who")).hidden == {"/lines/*/name", BODY}
+    assert mark_record(data, (), contract, visibility(contract)).hidden == {"/lines/*/name", "/who", BODY}
+    assert mark_record(data, (), contract, visibility(contract, "/who")).hidden == {"/lines/*/name", BODY}
 
 
 def test_without_the_contract_everything_is_masked() -> None:
-    assert [(mask.start, mask.end) for mask in mark_record(b'{"a":1}', (), None, Sight(None)).masks] == [
+    assert [(mask.start, mask.end) for mask in mark_record(b'{"a":1}', (), None, Visibility(None)).masks] == [
         (0, 7)
     ]
 

@@ -23,7 +23,13 @@ from tidegate.contracts.stream.ledger import BatchRefusal
 from tidegate.contracts.stream.report import ExpectationOutcome
 from tidegate.contracts.verdict import Disposition, Severity, Stage, Violation
 from tidegate.spark_jobs.job.expectations import BatchExpectations, refused
-from tidegate.spark_jobs.worker.noting import Asked, Noting, as_stream, read_noted, read_rows
+from tidegate.spark_jobs.worker.request import (
+    PartialsCollector,
+    WorkerRequest,
+    as_stream,
+    read_noted,
+    read_rows,
+)
 
 MEAN = {
     "id": "mean",
@@ -180,9 +186,9 @@ def test_a_contract_without_expectations_asks_for_nothing() -> None:
     plan = plan_of()
     decision = Decision(1, 0, 0, 0, 0)
 
-    assert judges(Says({})).ask(plan, ()) == Asked()
+    assert judges(Says({})).ask(plan, ()) == WorkerRequest()
     assert judges(Says({})).decide(plan, Batch(plan, [1]), decision) is decision
-    noting = Noting(plan, ())
+    noting = PartialsCollector(plan, ())
     assert list(noting.add(pa.nulls(3, pa.struct(list(plan.columns))), None)) == []
     assert noting.finish() is None
 
@@ -209,10 +215,10 @@ def test_workers_quarantine_what_was_accepted_below_the_end_of_a_refused_batch()
         {"partition": pa.array([0, 0, 0, 1, 1], pa.int32()), "offset": pa.array([1, 2, 3, 0, 1], pa.int64())}
     )
     dispositions = np.array([0, 3, 0, 1, 0], np.int8)
-    asked = Asked(refusals=(BatchRefusal({0: 3}, ()), BatchRefusal({1: 1}, ())))
+    asked = WorkerRequest(refusals=(BatchRefusal({0: 3}, ()), BatchRefusal({1: 1}, ())))
 
     assert asked.refuse(dispositions, positions).tolist() == [4, 3, 0, 4, 0]
-    assert Asked().refuse(dispositions, positions) is dispositions
+    assert WorkerRequest().refuse(dispositions, positions) is dispositions
 
 
 def test_what_tasks_note_of_written_rows_adds_up() -> None:
@@ -222,7 +228,7 @@ def test_what_tasks_note_of_written_rows_adds_up() -> None:
     )
     tasks = []
     for is_written in (pa.array([True, False, True]), None):
-        noting = Noting(plan, ("ward",))
+        noting = PartialsCollector(plan, ("ward",))
         streams = list(noting.add(columns, is_written))
         noted = noting.finish()
         assert noted is not None

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from tests import ledgers
-from tidegate.contracts.stream.fates import Reconciliation
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconcile import Reconciliation
 from tidegate.contracts.stream.reconciliation import Answer, FaultyRecords
 from tidegate.spark_jobs.reconcile.report import as_findings, as_text, json_text
 

@@ -13,8 +13,8 @@ from pyroaring import BitMap64
 from tests.documents import plan_with
 from tidegate.contracts.stream.decide import FailedRecord, Tally
 from tidegate.contracts.verdict import Disposition
-from tidegate.spark_jobs.worker.noting import NOTHING_ASKED
 from tidegate.spark_jobs.worker.record_spool import SpooledRecords
+from tidegate.spark_jobs.worker.request import EMPTY_REQUEST
 from tidegate.spark_jobs.worker.result_kinds import (
     COLUMNS,
     RESULT,
@@ -105,7 +105,7 @@ def test_the_results_of_all_tasks_are_put_together() -> None:
         ],
     ]
     rows = pa.Table.from_batches([as_batch(each) for each in tasks])
-    results = TaskResults(rows, plan_with({}), NOTHING_ASKED, SpooledRecords(()))
+    results = TaskResults(rows, plan_with({}), EMPTY_REQUEST, SpooledRecords(()))
 
     assert set(results.tallies) == {
         Tally(Disposition.ACCEPTED, None, 5, 0),

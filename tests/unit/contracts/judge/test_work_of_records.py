@@ -15,7 +15,7 @@ import pytest
 from tests.deep_schemas import KINDS, SHAPES, chained, contract_with, nested, recursive
 from tests.steps import steps_of
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.formats.json_looks import CALM, MAX_LISTED, MAX_LOOKS, Looks
 from tidegate.contracts.formats.json_schema import UNDECIDED, UNLISTED
 from tidegate.contracts.formats.json_work import check_work
@@ -37,7 +37,7 @@ def said(plan: EnforcementPlan, value: bytes) -> str:
     (judged,) = plan.judge(pa.array([value], pa.binary())).to_pylist()
     verdict = plan.explain(value)
     assert judged["disposition"] == verdict.disposition
-    told = Teller.of(plan).tell(value, verdict.violations)
+    told = Explainer.of(plan).tell(value, verdict.violations)
     assert len(told) == len(verdict.violations)
     return verdict.violations[0].code if verdict.violations else "accepted"
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tidegate.contracts.document.model import DataContract
-from tidegate.contracts.explain.account import Teller, Told
+from tidegate.contracts.explain.account import Explainer, Explanation
 from tidegate.contracts.judge.plan import EnforcementPlan, compile_plan
 
 
@@ -29,7 +29,7 @@ def plan(definition: Any, **more: Any) -> EnforcementPlan:
     return compile_plan(contract(definition, **{"columns": [], **more}))
 
 
-def told(compiled: EnforcementPlan, record: Any, *revealed: str) -> list[Told]:
+def told(compiled: EnforcementPlan, record: Any, *revealed: str) -> list[Explanation]:
     """What a reader is told of a record, given as bytes or as what JSON makes of it."""
     value = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return list(Teller.of(compiled, revealed).tell(value, compiled.explain(value, typed=True).violations))
+    return list(Explainer.of(compiled, revealed).tell(value, compiled.explain(value, typed=True).violations))

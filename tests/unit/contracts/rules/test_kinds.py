@@ -19,14 +19,14 @@ from tidegate.contracts.document.fields import SchemaFields
 from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.document.rule_model import BaseRule, Rule
 from tidegate.contracts.document.terms import Pointer
-from tidegate.contracts.explain.account import Teller
-from tidegate.contracts.fastpath.program import Program
+from tidegate.contracts.explain.account import Explainer
+from tidegate.contracts.fastpath.code_writer import CodeWriter
 from tidegate.contracts.fastpath.rules import FastRules
 from tidegate.contracts.formats.json_fields import JsonFields
 from tidegate.contracts.inclusion.answer import Outcome
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.rules.compile import compile_rules
-from tidegate.contracts.rules.compiled import Built
+from tidegate.contracts.rules.compiled import FieldCheck
 from tidegate.contracts.rules.kinds.registry import KINDS
 from tidegate.contracts.rules.rule_kind import FieldRuleKind, Listed, RuleKind, Scope, Values, check_of_field
 from tidegate.contracts.verdict import Disposition
@@ -51,7 +51,7 @@ class Even(BaseRule):
 
 
 class EvenKind(FieldRuleKind[Even]):
-    def compile(self, rule: Even, scope: Scope) -> Built | None:
+    def compile(self, rule: Even, scope: Scope) -> FieldCheck | None:
         if scope.field_type(rule.field, "/field") is None:
             return None
         return check_of_field(rule, lambda value: type(value) is int and value % 2 == 1, "is odd")
@@ -73,8 +73,8 @@ class Crowded(BaseRule):
 
 
 class CrowdedKind(RuleKind[Crowded]):
-    def compile(self, rule: Crowded, scope: Scope) -> Built:
-        return Built((), lambda record, fits: fits and len(record) > 1, "", "is crowded")
+    def compile(self, rule: Crowded, scope: Scope) -> FieldCheck:
+        return FieldCheck((), lambda record, fits: fits and len(record) > 1, "", "is crowded")
 
     def fields(self, rule: Crowded) -> tuple[str, ...]:
         return ()
@@ -156,7 +156,7 @@ def test_a_new_kind_is_explained() -> None:
     contract, value = contract_of(EVEN), b'{"n": 3}'
     plan = compile_plan(contract)
     violations = plan.explain(value).violations
-    (told,) = Teller.of(plan).tell(value, violations)
+    (told,) = Explainer.of(plan).tell(value, violations)
     assert (told.sentence, told.passes) == ("n 3 is odd", "an even number in /n")
     assert pointers_of(contract, violations[0]) == ("/n",)
     clause = clause_of(contract, violations[0])
@@ -203,7 +203,7 @@ def test_the_kinds_with_a_test_of_their_own_on_the_fast_path() -> None:
     for kind, sample in SAMPLES.items():
         fields = JsonFields(SCHEMA)
         rules = FastRules(compile_rules(contract_of({"kind": kind, **sample}), fields), fields)
-        tests = rules.write_tests(Program())
+        tests = rules.write_tests(CodeWriter())
         if rules.lowered or not tests["rule-0"].startswith("not "):
             fast.add(kind)
     names = {get_args(model.model_fields["kind"].annotation)[0] for model in KINDS}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests import documents
-from tidegate.contracts.explain.account import Teller
+from tidegate.contracts.explain.account import Explainer
 from tidegate.contracts.verdict import Disposition
 
 AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
@@ -44,5 +44,5 @@ def test_it_breaks_a_rule_about_order(rule: dict[str, Any], sentence: str, fastp
     assert judged["disposition"] == Disposition.QUARANTINED
     verdict = plan.explain(RECORD)
     assert [violation.code for violation in verdict.violations] == ["r"]
-    (told,) = Teller.of(plan).tell(RECORD, verdict.violations)
+    (told,) = Explainer.of(plan).tell(RECORD, verdict.violations)
     assert told.sentence == sentence

@@ -23,7 +23,7 @@ _FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 """The default would put twenty values of the payload into a result."""
 
 
-class Library:
+class GreatExpectationsRunner:
     """One ephemeral context. It is made when the first batch needs it: the import takes seconds."""
 
     def __init__(self, spark: SparkSession) -> None:

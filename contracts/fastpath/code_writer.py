@@ -18,7 +18,7 @@ TRUE: Final = "True"
 FALSE: Final = "False"
 """The test that never holds."""
 DATE: Final = frozenset({date})
-"""The types of a value that was decoded as a date, see `Program.types`."""
+"""The types of a value that was decoded as a date, see `CodeWriter.types`."""
 
 
 def all_of(*tests: str) -> str:
@@ -48,7 +48,7 @@ class _Block:
     loops: list[tuple[str, _Block]] = field(default_factory=list)
 
 
-class Program:
+class CodeWriter:
     """A function of one `record`. Names and values of a contract are bound by `bind`."""
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from tests import ledgers
 from tests.reconciling import reconcile
-from tidegate.contracts.stream.fates import Retained, Upserts
 from tidegate.contracts.stream.ledger import BatchTotals, Ledger
 from tidegate.contracts.stream.positions import Positions
+from tidegate.contracts.stream.reconcile import Retained, Upserts
 from tidegate.contracts.stream.reconciliation import Answer
 
 SOURCE = [(0, offset) for offset in range(10)]

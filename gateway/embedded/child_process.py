@@ -1,4 +1,4 @@
-"""Becomes another program that does not outlive its parent. Run as a script: `leash.py PARENT_PID COMMAND...`.
+"""Becomes another program that does not outlive its parent. Run as a script: `child_process.py PARENT_PID COMMAND...`.
 
 Linux sends SIGTERM to this process when the thread that started it ends. Elsewhere the next start of the
 embedded run ends what a killed one left behind.
@@ -19,7 +19,7 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
-        # The parent died before the leash held.
+        # The parent died before this process was set up.
         sys.exit(1)
     os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell is wanted: the command is our own argument list
 

@@ -30,8 +30,8 @@ from tidegate.contracts.verdict import Disposition
 from tidegate.spark_jobs.crashes import crashes_without_values
 from tidegate.spark_jobs.worker.comparing import ShadowComparison
 from tidegate.spark_jobs.worker.judge import schema_headers
-from tidegate.spark_jobs.worker.noting import NOTHING_ASKED, Asked, Noting
 from tidegate.spark_jobs.worker.record_spool import REFUSED, RecordPart, RecordParts, as_records
+from tidegate.spark_jobs.worker.request import EMPTY_REQUEST, PartialsCollector, WorkerRequest
 from tidegate.spark_jobs.worker.result_kinds import (
     AcceptedPart,
     AcceptedPiece,
@@ -113,7 +113,7 @@ class FileTarget:
 
 
 def judge_and_write(
-    plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: Asked = NOTHING_ASKED
+    plan: EnforcementPlan, target: RowTarget, refused: RecordParts, asked: WorkerRequest = EMPTY_REQUEST
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the function for `mapInArrow`: it takes batches of the columns of INPUT and gives batches of RESULT."""
 
@@ -137,14 +137,20 @@ class _Task:
     """Judge and hand over the records of one attempt of one task, and return its results."""
 
     def __init__(
-        self, plan: EnforcementPlan, asked: Asked, accepted: OpenPart, refused: RecordPart, *, typed: bool
+        self,
+        plan: EnforcementPlan,
+        asked: WorkerRequest,
+        accepted: OpenPart,
+        refused: RecordPart,
+        *,
+        typed: bool,
     ) -> None:
         self._plan = plan
         self._asked = asked
         self._accepted = accepted
         self._refused = refused
         self._is_typed = typed or bool(plan.expectations)
-        self._noting = Noting(plan, asked.library_columns)
+        self._noting = PartialsCollector(plan, asked.library_columns)
         self._comparison = ShadowComparison.of(plan, asked.shadow, typed=self._is_typed)
         self._counts: Counter[tuple[int, int, bytes | None]] = Counter()
         self._bytes: Counter[int] = Counter()

@@ -15,7 +15,7 @@ from tidegate.contracts.document.model import Expectation
 from tidegate.contracts.expectations.compile import compile_expectations
 from tidegate.contracts.expectations.library import agrees
 from tidegate.contracts.expectations.vocabulary import VOCABULARY
-from tidegate.spark_jobs.job.library import Library
+from tidegate.spark_jobs.job.great_expectations_runner import GreatExpectationsRunner
 
 MOMENT = datetime(2024, 2, 28, 23, 59, 58, tzinfo=UTC)
 ROWS = pa.table(
@@ -123,7 +123,7 @@ def test_the_library_in_spark_says_what_was_noted(spark: SparkSession) -> None:
     plan, problems = compile_expectations(expectations, ROWS.schema)
     assert problems == ()
     noted = plan.merge(plan.observe(batch) for batch in ROWS.to_batches(max_chunksize=2))
-    answers = Library(spark).ask(plan.compiled, ROWS)
+    answers = GreatExpectationsRunner(spark).ask(plan.compiled, ROWS)
 
     assert {name for name, shape in VOCABULARY.items() if shape.is_exact} == {
         name for name, _ in EXPECTATIONS
@@ -142,7 +142,7 @@ def test_the_library_judges_what_cannot_be_noted(spark: SparkSession) -> None:
     ]
     plan, problems = compile_expectations(expectations, ROWS.schema)
     assert problems == ()
-    answers = Library(spark).ask(plan.compiled, ROWS)
+    answers = GreatExpectationsRunner(spark).ask(plan.compiled, ROWS)
 
     assert {name for name, shape in VOCABULARY.items() if not shape.is_exact} == {
         name for name, *_ in BY_LIBRARY

@@ -20,7 +20,7 @@ from tidegate.spark_jobs.worker.shadow import Shadow
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WorkerRequest:
     """What is asked of the workers about one batch, besides the verdicts; travels to them.
 
     `library_columns` are those that Great Expectations is to see of the accepted rows. `refusals` have been decided
@@ -50,10 +50,10 @@ class Asked:
         return np.where(is_refused, np.int8(Disposition.QUARANTINED), dispositions)
 
 
-NOTHING_ASKED: Final = Asked()
+EMPTY_REQUEST: Final = WorkerRequest()
 
 
-class Noting:
+class PartialsCollector:
     """Notes what the expectations of a contract ask for, batch by batch. Costs nothing where there are none."""
 
     def __init__(self, plan: EnforcementPlan, library_columns: tuple[str, ...]) -> None:
