@@ -24,6 +24,9 @@ from tidegate.spark_jobs.settings import ReconcileSettings, RegistrySettings
 log = structlog.get_logger()
 
 _ASK_AGAIN_SECONDS = 0.5
+_FIRST_CONTRACT_SECONDS = 300.0
+"""How long a stream that has no contract yet waits for the registry, unless the settings say otherwise."""
+_WARN_AGAIN_SECONDS = 300.0
 
 
 class RegistryGone(Unavailable):
@@ -76,9 +79,9 @@ class RegistryContract:
     """The latest enforced version of one contract in the registry.
 
     An unchanged contract costs one conditional request (If-None-Match), and two small ones more when its records name
-    the schemas that they were written with. While the registry does not answer, the last good contract serves for
-    `grace_seconds`, with the schemas known so far; a stream that has none yet waits as long for its first. After that
-    `current` raises RegistryGone. A registry that answers but has no such contract is no outage: NotFoundError.
+    the schemas that they were written with. While the registry does not answer, the last good contract serves, with the
+    schemas known so far: for `grace_seconds`, or without end when that is None. A stream that has no contract yet waits
+    as long, or for five minutes. After that `current` raises RegistryGone. A registry that answers but has no such contract is no outage: NotFoundError.
     Setting `stopping` ends the wait. A contract that hashes fields needs `mask_key`: SettingsError without.
     """
 
@@ -86,7 +89,7 @@ class RegistryContract:
         self,
         client: httpx.Client,
         contract_id: str,
-        grace_seconds: float,
+        grace_seconds: float | None,
         stopping: threading.Event,
         mask_key: MaskKey | None = None,
     ) -> None:
@@ -99,7 +102,12 @@ class RegistryContract:
         self._writers: SubjectSchemas | None = None
         self._etag: str | None = None
         self._last_answer = time.monotonic()
-        self._away = False
+        self._warned_at: float | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the registry did not answer when it was asked last, and an earlier contract serves."""
+        return self._warned_at is not None and self._plan is not None
 
     def current(self) -> EnforcementPlan:
         """Ask the registry; give the last good plan when it is away."""
@@ -132,9 +140,9 @@ class RegistryContract:
 
     def _note_answer(self) -> None:
         self._last_answer = time.monotonic()
-        if self._away:
+        if self._warned_at is not None:
             log.info("registry_returned", stream=self._contract_id)
-            self._away = False
+            self._warned_at = None
 
     def _contract_of(self, answer: Answer) -> EnforcementPlan:
         if answer.status == httpx.codes.NOT_MODIFIED and self._plan is not None:
@@ -174,21 +182,26 @@ class RegistryContract:
         return SettingsError(reason) if self._plan is None else Unavailable(reason)
 
     def _note_outage(self, error: Exception) -> None:
-        away_seconds = time.monotonic() - self._last_answer
-        if away_seconds > self._grace_seconds:
+        now = time.monotonic()
+        away_seconds = now - self._last_answer
+        grace_seconds = self._grace_seconds
+        if grace_seconds is None and self._plan is None:
+            grace_seconds = _FIRST_CONTRACT_SECONDS
+        if grace_seconds is not None and away_seconds > grace_seconds:
             raise RegistryGone(
                 f"the registry at {self._client.base_url} has not answered for {away_seconds:.0f} s ({error}); "
                 "start it, or give the stream more time with --registry-grace-seconds"
             ) from error
-        if not self._away:
+        if self._warned_at is None or now - self._warned_at > _WARN_AGAIN_SECONDS:
             serving = self._plan.contract.version if self._plan else None
             log.warning(
                 "registry_away",
                 stream=self._contract_id,
                 serving=serving,
-                grace_seconds=self._grace_seconds,
+                seconds=round(away_seconds),
+                grace_seconds=grace_seconds,
             )
-            self._away = True
+            self._warned_at = now
 
 
 def mask_key_of(settings: RegistrySettings) -> MaskKey | None:

@@ -246,8 +246,10 @@ class JobSettings(RegistrySettings):
         le=900,
         description="How long a Kafka transaction of the job may be open before the broker aborts it. The broker's transaction.max.timeout.ms bounds it.",
     )
-    registry_grace_seconds: float = Field(
-        default=300.0, ge=0, description="How long the last good contract serves while the registry is away."
+    registry_grace_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        description="How long the last good contract serves while the registry is away; left out, until it is back. A stream that has no contract yet waits as long, or for 300 seconds.",
     )
     restart_limit: int = Field(
         default=10,

@@ -128,11 +128,16 @@ class StreamThread(InheritableThread):
             return self._sit_out(error)
         if not isinstance(error, TidegateError) and self._is_spark_gone():
             error = SparkGone(_gone(self.contract_id))
-        if not self._may_go_on(error, failures + 1):
+        failures += 1
+        if (
+            self._contracts.is_away
+        ):  # such as a record of a schema that is not known yet: it waits with the registry
+            failures = min(failures, self._job.settings.restart_limit)
+        if not self._may_go_on(error, failures):
             self._end(error)
             return None
-        self._wait(error, failures + 1)
-        return failures + 1
+        self._wait(error, failures)
+        return failures
 
     def _sit_out(self, paused: StreamPaused) -> int | None:
         """Wait until somebody resumes the stream; a pause is no failure."""

@@ -138,8 +138,8 @@ class CutTransport(httpx.HTTPTransport):
 def test_a_batch_that_names_a_schema_that_the_job_cannot_ask_for_is_tried_again(
     make_line: Callable[..., Line], spark: SparkSession, registry: Registry, publish: Publish
 ) -> None:
-    """The registry is away when the first record of a new schema comes: the batch waits, and nothing is refused."""
-    line = make_line(partitions=1, max_offsets=1, restart_backoff_seconds=0.1)
+    """The registry is away when the first record of a new schema comes: the batch waits, however often it must."""
+    line = make_line(partitions=1, max_offsets=1, restart_backoff_seconds=0.1, restart_limit=0)
     publish(line.document(framing="confluent-prefix"))
     subject, transport = f"/subjects/{line.topic}-value/versions", CutTransport()
     with httpx.Client(base_url=registry.url) as client:

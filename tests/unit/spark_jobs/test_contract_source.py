@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from threading import Event
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from tidegate.contracts.errors import NotFoundError, SettingsError, Unavailable
 from tidegate.contracts.privacy.tokens import MaskKey
@@ -54,7 +56,7 @@ def registry() -> FakeRegistry:
 
 
 def contract_from(
-    registry: FakeRegistry, grace_seconds: float, stopping: Event | None = None
+    registry: FakeRegistry, grace_seconds: float | None, stopping: Event | None = None
 ) -> RegistryContract:
     client = httpx.Client(transport=registry, base_url="http://registry")
     return RegistryContract(client, "s", grace_seconds, stopping or Event())
@@ -80,6 +82,27 @@ def test_the_last_good_contract_serves_while_the_registry_is_away(registry: Fake
     first = source.current()
     registry.status = httpx.codes.SERVICE_UNAVAILABLE
     assert source.current() is first
+
+
+def test_it_serves_without_end_unless_the_settings_bound_it(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage of hours, warned about every five minutes."""
+    source = contract_from(registry, None)
+    first = source.current()
+    registry.status = httpx.codes.SERVICE_UNAVAILABLE
+    clock = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    with capture_logs() as logs:
+        for _ in range(60):
+            clock += 200
+            assert source.current() is first
+    assert source.is_away
+    assert [event["event"] for event in logs] == ["registry_away"] * 30
+    assert logs[-1]["seconds"] > 3 * 3600 - 400
+    registry.status = httpx.codes.OK
+    assert source.current() is first
+    assert not source.is_away
 
 
 def test_it_serves_for_no_longer_than_it_may(registry: FakeRegistry) -> None:
