@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from pyroaring import BitMap64
 
 from tidegate.contracts.errors import StreamStopped
@@ -128,6 +135,12 @@ class Adoption(BaseModel):
     twice: Count = 0
     partition: Count | None = None
     forgotten: Count = 0
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what most adoptions do not have: registries of earlier versions refuse a field that they do not know."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if value or name != "forgotten"}
 
 
 class KeptAdoption(BaseModel):

@@ -12,7 +12,7 @@ from tidegate.contracts.document.model import DataContract
 from tidegate.contracts.judge.plan import compile_plan
 from tidegate.contracts.privacy.classes import Path, classes_of
 from tidegate.contracts.stream.evidence import EventPointer, Evidence
-from tidegate.gateway.http.desk.record_views import Looking, View, record_view
+from tidegate.gateway.http.desk.record_views import View, Viewer, record_view
 from tidegate.gateway.http.desk.rendering import page
 from tidegate.gateway.streams.quarantine import QuarantinedRecord
 
@@ -78,8 +78,8 @@ def shown(value: bytes) -> str:
     record = QuarantinedRecord(
         EventPointer("q", 0, 0), None, SECRET.encode(), value, (("h", SECRET.encode()),), evidence
     )
-    looking = Looking.through(CONTRACT, PLAN)
-    pages = [page("record.html", view=record_view(record, looking, view)) for view in View]
+    viewer = Viewer.through(CONTRACT, PLAN)
+    pages = [page("record.html", view=record_view(record, viewer, view)) for view in View]
     return "".join(bytes(one.body).decode() for one in pages)
 
 

@@ -84,7 +84,7 @@ invalid_schema = Refusal(422, 42201, "Invalid schema: {}")
 no_such_reference = Refusal(
     422,
     42201,
-    "Invalid schema: the reference '{}' leads to version {} of the subject '{}', which does not exist; register it first",
+    "Invalid schema: the reference '{0}' leads to version {2} of the subject '{1}', which does not exist; register it first",
 )
 invalid_version = Refusal(
     422,

@@ -95,13 +95,15 @@ def test_the_page_of_the_stream_shows_who_adopted_what(
     rebuilt = adoption(id="1" * 32, accepted_loss=0)
     skipped = adoption(id="2" * 32, partition=3, end={"0": 9, "3": 1500}, accepted_loss=1234)
     odd = adoption(id="3" * 32, partition=8, ledger="<b>", accepted_loss=1)
-    for each in (rebuilt, skipped, odd):
+    forgotten = adoption(id="4" * 32, accepted_loss=0, forgotten=1500)
+    for each in (rebuilt, skipped, odd, forgotten):
         factory.adoptions().keep(STREAM, each)
     page = client.get(PAGE).text
     assert "Adoptions" in page
     assert page.index("Partition 8") < page.index("Partition 3") < page.index("Ledger rebuilt")
     assert "Ledger rebuilt: 98\u2009003 written, 1\u2009836 quarantined, epoch 1012" in page
     assert "Partition 3 goes on at 1500, epoch 1012" in page
+    assert "Goes on past 1\u2009500 deleted offsets of an output topic, epoch 1012" in page
     assert "anonymous" in page
     assert '<td class="right num refused">1\u2009234</td>' in page
     assert '<td class="right num">0</td>' in page
