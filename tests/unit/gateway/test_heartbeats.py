@@ -81,13 +81,17 @@ def samples(client: Any, *names: str) -> list[float]:
     return [found[name] for name in names]
 
 
-def test_what_a_heartbeat_tells_is_in_the_metrics(client: Any) -> None:
+def test_what_a_heartbeat_tells_is_in_the_metrics_and_on_the_page(client: Any) -> None:
     path, names = (
         f"/api/v1/streams/{STREAM}/heartbeat",
         ("tidegate_lag_records", "tidegate_batch_running_seconds"),
     )
     client.request("POST", path).raise_for_status()
     assert samples(client, *names) == [0, 0]
+    assert "one batch in hand" not in client.get(f"/desk/streams/{STREAM}").text
+    client.post(path, b'{"busy_seconds": 725}').raise_for_status()
+    page = client.get(f"/desk/streams/{STREAM}").text
+    assert "Stuck: its job lives, and has had one batch in hand for 12 minutes." in page
     client.post(path, b'{"lag_records": 7, "busy_seconds": 12.5}').raise_for_status()
     assert samples(client, *names) == [7, 12.5]
     assert client.post(path, b'{"lag_records": -1}').status_code == 422
