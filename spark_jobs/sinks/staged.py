@@ -19,7 +19,7 @@ from tidegate.contracts.errors import Fenced, Unavailable
 from tidegate.contracts.judge.plan import EnforcementPlan
 from tidegate.contracts.stream.counts import RuleKey
 from tidegate.contracts.stream.decide import Decision
-from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, Settled
+from tidegate.contracts.stream.ledger import BatchRefusal, Ledger, PublishedBatch, Settled
 from tidegate.contracts.stream.positions import Positions
 from tidegate.contracts.stream.report import TableSize
 from tidegate.contracts.verdict import Disposition
@@ -146,8 +146,13 @@ class StagedSink:
             with batch.watch(Step.QUARANTINE):
                 evidence = self._write_refused(judged.results.refused, batch)
                 digest = self._write_dropped(judged.results.dropped())
+                # Asked at each batch: aborted attempts and other ledgers lengthen the topic too, and once retention had
+                # deleted their records, a mark before them would stop the next start.
+                end = self._topics.latest(self._quarantine.name)
             mark = staging.result()
-        return Published(self._commit(parts, mark, batch, decision, digest), evidence)
+        scan_from = self._settled.after(batch.end).scan_from({self._quarantine.name: end})
+        changes = batch.published(decision, scan_from, len(self._slots), digest)
+        return Published(self._commit(parts, mark, batch, changes), evidence)
 
     def _refuse(self, judged: JudgedBatch[TableParts], decision: Decision) -> Published:
         """Write nothing of the batch but to the quarantine topic: its records are read again, as they came.
@@ -196,22 +201,15 @@ class StagedSink:
             at = held.model_copy(update={"n": held.n + 1, "end": {**held.end, **batch.end}})
             return self._table.stage(files, at)
 
-    def _commit(
-        self, files: list[str], mark: str, batch: MicroBatch, decision: Decision, dropped_digest: str
-    ) -> Ledger:
-        """Take steps 8 and 10: where a scan would begin, and one commit of rows and ledger."""
+    def _commit(self, files: list[str], mark: str, batch: MicroBatch, changes: PublishedBatch) -> Ledger:
+        """Take step 10: one commit of rows and ledger, in which the mark of step 8 is."""
         held = self._held
-        ahead = self._settled.after(batch.end)
+        new = held.publish(changes)
         for _ in range(STAGE_ATTEMPTS):
             with batch.watch(Step.PUBLISH):
-                # Asked at each batch: aborted attempts and other ledgers lengthen the topic too, and once retention had
-                # deleted their records, a mark before them would stop the next start.
-                ends = {self._quarantine.name: self._topics.latest(self._quarantine.name)}
-                scan_from = ahead.scan_from(ends)
-                new = held.publish(batch.published(decision, scan_from, len(self._slots), dropped_digest))
                 published = self._table.publish(mark, held, new)
             if published is not None:
-                self._ledger, self._settled = published, ahead
+                self._ledger, self._settled = published, self._settled.after(batch.end)
                 self._table.tidy(files)
                 return published
             mark = self._stage(files, batch)
