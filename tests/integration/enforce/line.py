@@ -50,6 +50,8 @@ KNOWN: dict[str, Any] = {"id": "amount-is-known", "kind": "forbidden", "field": 
 class Contracts:
     """A contract source that gives what a test puts into it."""
 
+    is_away = False
+
     def __init__(self, plan: EnforcementPlan) -> None:
         self.plan = plan
 
